@@ -1,0 +1,14 @@
+// The two halves of an artifact's name.
+#include "base/artifact_key.h"
+
+#include <utility>
+
+namespace epifuse {
+
+ArtifactKey::ArtifactKey(std::string request, std::string toolchain)
+    : request_(std::move(request)),
+      toolchain_(std::move(toolchain)),
+      first_(digest(request_).hex()),
+      second_(digest(toolchain_).hex()) {}
+
+}  // namespace epifuse

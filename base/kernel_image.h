@@ -1,0 +1,27 @@
+// KernelImage: what a compile yields and a cache stores: the cubin, how to launch it, and what the toolchain said about
+// it. It converts to and from bytes by itself, so that the cache needs to know nothing of kernels.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/launch_recipe.h"
+#include "base/result.h"
+
+namespace epifuse {
+
+struct KernelImage {
+  std::string cubin;
+  LaunchRecipe recipe;
+  int registers = 0;                  // per thread at entry, the largest over the entries
+  int spill_bytes = 0;                // stores and loads together, the sum over the entries
+  bool wgmma_serialized = false;      // the toolchain had to wait after each wgmma
+  std::vector<std::string> warnings;  // for the user, in our words
+
+  std::string to_bytes() const;
+  static Result<KernelImage> from_bytes(std::string_view bytes);
+};
+
+}  // namespace epifuse

@@ -1,0 +1,27 @@
+// Target: the GPU that code is compiled for, as a value. The compiler never asks a device, so any machine compiles for
+// any GPU; only runtime/ turns a device into a Target.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace epifuse {
+
+struct Target {
+  std::string name = "sm_90a";  // as NVRTC's --gpu-architecture spells it
+  int major = 9;
+  int minor = 0;
+  bool arch_specific = true;                 // the "a" suffix: wgmma and setmaxnreg exist
+  int shared_bytes_per_block = 232448;       // the most a block can opt in to
+  int registers_per_multiprocessor = 65536;  // 32-bit registers
+};
+
+// "sm_90a" to a Target. Names that Epifuse has no kernels for are refused with the names that it has.
+Result<Target> parse_target(std::string_view name);
+
+// The target whose code runs on a device of this compute capability.
+Result<Target> target_for_capability(int major, int minor);
+
+}  // namespace epifuse

@@ -1,0 +1,111 @@
+#include "compiler/codegen/expression.h"
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include <fmt/format.h>
+
+#include "base/ensure.h"
+
+namespace epifuse::codegen {
+
+using ir::Op;
+using lowering::Epilogue;
+using lowering::EpilogueNode;
+using Kind = lowering::EpilogueNode::Kind;
+
+std::string spell_number(double number) {
+  const float value = static_cast<float>(number);
+  if (!std::isfinite(value)) return fmt::format("__uint_as_float(0x{:08x})", std::bit_cast<uint32_t>(value));
+  std::string text = fmt::format("{:.9g}", value);  // nine digits tell every f32 apart
+  if (text.find_first_of(".e") == std::string::npos) text += ".";
+  text += "f";
+  return value < 0 || std::signbit(value) ? "(" + text + ")" : text;
+}
+
+std::string spell_map(const EpilogueNode& node, const std::vector<std::string>& a) {
+  switch (node.op) {
+    case Op::add: return fmt::format("{} + {}", a[0], a[1]);
+    case Op::sub: return fmt::format("{} - {}", a[0], a[1]);
+    case Op::mul: return fmt::format("{} * {}", a[0], a[1]);
+    case Op::div: return fmt::format("{} / {}", a[0], a[1]);
+    case Op::neg: return fmt::format("-{}", a[0]);
+    case Op::less: return fmt::format("math::truth({} < {})", a[0], a[1]);
+    case Op::less_equal: return fmt::format("math::truth({} <= {})", a[0], a[1]);
+    case Op::equal: return fmt::format("math::truth({} == {})", a[0], a[1]);
+    case Op::not_equal: return fmt::format("math::truth({} != {})", a[0], a[1]);
+    case Op::select: return fmt::format("math::select({}, {}, {})", a[0], a[1], a[2]);
+    case Op::min: return fmt::format("math::minimum({}, {})", a[0], a[1]);
+    case Op::max: return fmt::format("math::maximum({}, {})", a[0], a[1]);
+    case Op::clamp: return fmt::format("math::clamp({}, {}, {})", a[0], a[1], a[2]);
+    case Op::abs: return fmt::format("fabsf({})", a[0]);
+    case Op::exp: return fmt::format("expf({})", a[0]);
+    case Op::log: return fmt::format("logf({})", a[0]);
+    case Op::tanh: return fmt::format("tanhf({})", a[0]);
+    case Op::sigmoid: return fmt::format("math::sigmoid({})", a[0]);
+    case Op::erf: return fmt::format("erff({})", a[0]);
+    case Op::erfc: return fmt::format("erfcf({})", a[0]);
+    case Op::sqrt: return fmt::format("sqrtf({})", a[0]);
+    case Op::rsqrt: return fmt::format("rsqrtf({})", a[0]);
+    case Op::cast: return node.to == Storage::f32 ? a[0] : fmt::format("math::round_{}({})", storage_name(node.to), a[0]);
+    default: break;
+  }
+  EPIFUSE_ENSURE(false, fmt::format("no spelling for '{}'", ir::op_info(node.op).name));
+}
+
+std::vector<int> leaves_of(const Epilogue& epilogue, int root) {
+  std::vector<bool> needed(epilogue.nodes.size());
+  needed[static_cast<size_t>(root)] = true;
+  for (size_t i = epilogue.nodes.size(); i-- > 0;)
+    if (needed[i])
+      for (const int argument : epilogue.nodes[i].args) needed[static_cast<size_t>(argument)] = true;
+  std::vector<int> leaves;
+  for (size_t i = 0; i < epilogue.nodes.size(); ++i) {
+    const Kind kind = epilogue.nodes[i].kind;
+    if (needed[i] && kind != Kind::map && kind != Kind::number) leaves.push_back(static_cast<int>(i));
+  }
+  return leaves;
+}
+
+std::string leaf_name(const ir::Graph& graph, const Epilogue& epilogue, int leaf) {
+  const EpilogueNode& node = epilogue.nodes[static_cast<size_t>(leaf)];
+  switch (node.kind) {
+    case Kind::accumulator: return fmt::format("sum_{}", node.index);
+    case Kind::param: return "param_" + graph.params[static_cast<size_t>(node.index)].name;
+    default: break;
+  }
+  const lowering::EpilogueInput& in = epilogue.inputs[static_cast<size_t>(node.index)];
+  const std::string& name = graph.inputs[static_cast<size_t>(in.input)].tensor.name;
+  return in.doubled ? fmt::format("in_{}_{}", name, in.part) : "in_" + name;
+}
+
+std::string spell_value(const ir::Graph& graph, const Epilogue& epilogue, int root, const std::string& name) {
+  std::vector<std::string> spelled(epilogue.nodes.size());
+  std::string parameters;
+  for (const int leaf : leaves_of(epilogue, root)) {
+    spelled[static_cast<size_t>(leaf)] = leaf_name(graph, epilogue, leaf);
+    parameters += (parameters.empty() ? "float " : ", float ") + spelled[static_cast<size_t>(leaf)];
+  }
+  std::vector<bool> needed(epilogue.nodes.size());
+  needed[static_cast<size_t>(root)] = true;
+  for (size_t i = epilogue.nodes.size(); i-- > 0;)
+    if (needed[i])
+      for (const int argument : epilogue.nodes[i].args) needed[static_cast<size_t>(argument)] = true;
+
+  std::string body;
+  for (size_t i = 0; i < epilogue.nodes.size(); ++i) {
+    const EpilogueNode& node = epilogue.nodes[i];
+    if (!needed[i]) continue;
+    if (node.kind == Kind::number) spelled[i] = spell_number(node.number);
+    if (node.kind != Kind::map) continue;
+    std::vector<std::string> arguments;
+    for (const int argument : node.args) arguments.push_back(spelled[static_cast<size_t>(argument)]);
+    spelled[i] = fmt::format("v{}", i);
+    body += fmt::format("    const float {} = {};\n", spelled[i], spell_map(node, arguments));
+  }
+  return fmt::format("  static EPIFUSE_DEVICE float {}({}) {{\n{}    return {};\n  }}\n", name, parameters, body,
+                     spelled[static_cast<size_t>(root)]);
+}
+
+}  // namespace epifuse::codegen

@@ -1,0 +1,55 @@
+// The compiler's front door: a program of specs and a Target to plans, CUDA text and a request to a toolchain. It needs no
+// GPU, no cache and no NVRTC, asks no device, and gives equal bytes for equal input.
+//
+// A process that starts warm runs exactly this and nothing behind it, so it has to stay below a millisecond for a kernel.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostics.h"
+#include "base/target.h"
+#include "compiler/lowering/pipeline.h"
+#include "compiler/parser/program.h"
+#include "compiler/toolchain/toolchain.h"
+
+namespace epifuse {
+
+struct CompilerOptions {
+  std::map<std::string, int64_t> dims;  // win over the defaults in the spec
+  std::set<std::string> left_out;       // optional inputs and outputs that the caller leaves out
+  Target target;
+  std::string schedule;  // "pingpong 128x192": that plan and no other; empty: the planner's order
+};
+
+// One kernel, planned.
+struct PlannedKernel {
+  ir::Graph graph;            // resolved, before lowering: what the interpreter runs
+  lowering::Lowered lowered;  // the plans, best first, at least one
+
+  // The canonical request (design.md §8, Keys): what was asked for, without positions, comments and file names.
+  std::string request;
+};
+
+// Nothing when there were mistakes, or when something is not lowered yet: the diagnostics say so. An empty kernel name
+// means the only kernel of the file.
+std::optional<PlannedKernel> plan_kernel(const Program& program, std::string_view kernel, const CompilerOptions& options,
+                                         Diagnostics& diagnostics);
+
+// CUDA text of a plan, with the templates it includes, for the toolchain.
+toolchain::CompileRequest compile_request(const PlannedKernel& kernel, const lowering::KernelPlan& plan);
+
+// The stages that have a text form here (--emit); ptx, cubin and sass are the toolchain's.
+enum class Stage { tokens, ast, ir, plan, cuda };
+std::optional<Stage> parse_stage(std::string_view name);
+
+// The text of one stage of the first plan. tokens and ast are of the whole main file; ir has the graph as resolved and
+// behind each pass that changed it.
+std::optional<std::string> emit_stage(Stage stage, const Program& program, std::string_view kernel,
+                                      const CompilerOptions& options, Diagnostics& diagnostics);
+
+}  // namespace epifuse

@@ -1,0 +1,120 @@
+// Execution of a program; program_compiler.cpp makes it.
+#include "compiler/interpreter/evaluator.h"
+
+#include <algorithm>
+
+#include "base/ensure.h"
+
+namespace epifuse::interpreter {
+namespace {
+
+constexpr size_t lanes_per_register = 3;
+
+void broadcast(const Lane& lane, int count) {
+  for (double* values : {lane.value, lane.low, lane.high})
+    if (values) std::fill_n(values + 1, count - 1, values[0]);
+}
+
+// What is loaded is an f32 of the device: exact.
+void make_exact(const Lane& lane, int count) {
+  if (!lane.low) return;
+  std::copy_n(lane.value, count, lane.low);
+  std::copy_n(lane.value, count, lane.high);
+}
+
+void copy_element(const Lane& from, const Lane& to, int i) {
+  to.value[i] = from.value[i];
+  if (to.low) to.low[i] = from.low[i], to.high[i] = from.high[i];
+}
+
+}  // namespace
+
+ValueProgram::Scratch::Scratch(const ValueProgram& program)
+    : registers_(program.instructions_.size() * lanes_per_register * chunk_size),
+      positions_(chunk_size),
+      more_positions_(chunk_size) {}
+
+Lane ValueProgram::lane(Scratch& scratch, int index) const {
+  double* first = scratch.registers_.data() + static_cast<size_t>(index) * lanes_per_register * chunk_size;
+  return bounds_ ? Lane{first, first + chunk_size, first + 2 * chunk_size} : Lane{first, nullptr, nullptr};
+}
+
+Lane ValueProgram::run(Scratch& scratch, const int64_t* position, int count) const {
+  scratch.coordinates_.compute(coordinates_, position, count);
+  for (size_t i = 0; i < instructions_.size(); ++i) execute(instructions_[i], static_cast<int>(i), scratch, count);
+  return lane(scratch, static_cast<int>(instructions_.size()) - 1);
+}
+
+void ValueProgram::execute(const Instruction& instruction, int target, Scratch& scratch, int count) const {
+  const Lane to = lane(scratch, target);
+  const int n = instruction.uniform ? 1 : count;
+  auto arg = [&](int i) { return lane(scratch, instruction.args[i]); };
+  switch (instruction.kind) {
+    case Kind::constant: fill_number(instruction.number, n, to); break;
+    case Kind::plain_input: load_plain(instruction, to, scratch, n); break;
+    case Kind::scaled_input: load_scaled(instruction, to, scratch, n); break;
+    case Kind::gemm: load_gemm(instruction, to, scratch, n); break;
+    case Kind::map: apply_map(*instruction.node, n, to, arg(0), arg(1), arg(2)); break;
+    case Kind::masked: {
+      const Lane from = arg(0);
+      for (int i = 0; i < n; ++i) {
+        copy_element(from, to, i);
+        if (scratch.coordinates_.at(instruction.condition, i) >= 0) continue;
+        to.value[i] = 0;
+        if (to.low) to.low[i] = to.high[i] = 0;
+      }
+      break;
+    }
+    case Kind::choose: {
+      const Lane parts[2] = {arg(0), arg(1)};
+      for (int i = 0; i < n; ++i) copy_element(parts[scratch.coordinates_.at(instruction.condition, i)], to, i);
+      break;
+    }
+  }
+  if (instruction.uniform) broadcast(to, count);
+}
+
+void ValueProgram::load_plain(const Instruction& instruction, const Lane& to, Scratch& scratch, int count) const {
+  const CoordinateValues::Positions p =
+      scratch.coordinates_.positions(instruction.address, scratch.positions_.data());
+  if (p.each)
+    load_at(*instruction.tensor, p.each, count, to.value);
+  else
+    load(*instruction.tensor, p.first, p.step, count, to.value);
+  make_exact(to, count);
+}
+
+void ValueProgram::load_scaled(const Instruction& instruction, const Lane& to, Scratch& scratch, int count) const {
+  const CoordinateValues& coordinates = scratch.coordinates_;
+  const CoordinateValues::Positions codes = coordinates.positions(instruction.address, scratch.positions_.data());
+  const CoordinateValues::Positions scales =
+      coordinates.positions(instruction.scale_address, scratch.more_positions_.data());
+  const int64_t block = instruction.quantiser->info().block_columns;
+  for (int i = 0; i < count; ++i) {
+    const int64_t code = codes.each ? codes.each[i] : codes.first + i * codes.step;
+    const int64_t scale = (scales.each ? scales.each[i] : scales.first + i * scales.step) +
+                          coordinates.at(instruction.blocked, i) / block * instruction.scale_stride;
+    to.value[i] = instruction.quantiser->value(load_code(*instruction.tensor, code),
+                                               load_code(*instruction.scale, scale));
+  }
+  make_exact(to, count);
+}
+
+void ValueProgram::load_gemm(const Instruction& instruction, const Lane& to, Scratch& scratch, int count) const {
+  const CoordinateValues::Positions rows =
+      scratch.coordinates_.positions(instruction.address, scratch.positions_.data());
+  const CoordinateValues::Positions cols =
+      scratch.coordinates_.positions(instruction.scale_address, scratch.more_positions_.data());
+  const GemmResult& gemm = *instruction.gemm;
+  for (int i = 0; i < count; ++i) {
+    const int64_t row = rows.each ? rows.each[i] : rows.first + i * rows.step;
+    const int64_t col = cols.each ? cols.each[i] : cols.first + i * cols.step;
+    to.value[i] = gemm.c[row * gemm.cols + col];
+    if (!to.low) continue;
+    const double radius = gemm.radius(row, col);
+    to.low[i] = to.value[i] - radius;
+    to.high[i] = to.value[i] + radius;
+  }
+}
+
+}  // namespace epifuse::interpreter

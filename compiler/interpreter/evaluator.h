@@ -1,0 +1,72 @@
+// Evaluates one value of a graph over its domain, a run of places at a time.
+//
+// A program is a straight list of instructions over registers that each hold a run: no tree is walked per element, and
+// nothing is allocated in the inner loop. It is immutable; each thread has a Scratch of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "compiler/interpreter/coordinates.h"
+#include "compiler/interpreter/gemm.h"
+#include "compiler/interpreter/map_ops.h"
+#include "compiler/interpreter/problem.h"
+#include "compiler/interpreter/quantiser.h"
+
+namespace epifuse::interpreter {
+
+class ValueProgram {
+ public:
+  // `domain` has the names of the value, in the order in which places are given later. Refuses, by name, operations
+  // that the interpreter does not have. Problem and gemm results must outlive the program.
+  static Result<ValueProgram> compile(const Problem& problem, const GemmResults& gemms, ir::NodeId value,
+                                      const ir::Shape& domain, int vector_axis, bool bounds);
+
+  class Scratch {
+   public:
+    explicit Scratch(const ValueProgram& program);
+
+   private:
+    friend class ValueProgram;
+    CoordinateValues coordinates_;
+    std::vector<double> registers_;
+    std::vector<int64_t> positions_, more_positions_;
+  };
+
+  // The value at `position` (a place for each axis of the domain) and the count - 1 places behind it along the vector
+  // axis, which lie in the same group; count <= chunk_size. The lanes belong to the scratch.
+  Lane run(Scratch& scratch, const int64_t* position, int count) const;
+
+ private:
+  friend class ProgramCompiler;
+  enum class Kind { constant, plain_input, scaled_input, gemm, map, masked, choose };
+  struct Instruction {
+    Kind kind = Kind::constant;
+    const ir::Node* node = nullptr;
+    int args[3] = {0, 0, 0};
+    bool uniform = false;          // the same at every place of a run
+    double number = 0;             // constant
+    const HostTensor* tensor = nullptr;
+    const HostTensor* scale = nullptr;
+    std::shared_ptr<const Quantiser> quantiser;
+    const GemmResult* gemm = nullptr;
+    Address address, scale_address;      // of elements; of rows and columns of a gemm
+    CoordinateId blocked = -1;           // scaled_input: the coordinate that is divided into blocks
+    int64_t scale_stride = 0;            // … and its stride in the scales
+    CoordinateId condition = -1;         // masked: 0 where it is negative; choose: which argument
+  };
+
+  void execute(const Instruction& instruction, int target, Scratch& scratch, int count) const;
+  void load_plain(const Instruction& instruction, const Lane& lane, Scratch& scratch, int count) const;
+  void load_scaled(const Instruction& instruction, const Lane& lane, Scratch& scratch, int count) const;
+  void load_gemm(const Instruction& instruction, const Lane& lane, Scratch& scratch, int count) const;
+  Lane lane(Scratch& scratch, int index) const;
+
+  bool bounds_ = false;
+  CoordinateTable coordinates_{0};
+  std::vector<Instruction> instructions_;  // each writes the register of its own number
+};
+
+}  // namespace epifuse::interpreter

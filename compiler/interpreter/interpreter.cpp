@@ -1,0 +1,125 @@
+#include "compiler/interpreter/interpreter.h"
+
+#include <algorithm>
+
+#include "base/ensure.h"
+#include "compiler/interpreter/numbers.h"
+#include "compiler/interpreter/parallel.h"
+#include "compiler/interpreter/quantiser.h"
+#include "compiler/interpreter/stored_ranges.h"
+
+namespace epifuse::interpreter {
+namespace {
+
+// All gemm nodes that a computed output needs.
+void collect_gemms(const ir::Graph& graph, ir::NodeId id, std::vector<bool>& seen, std::vector<ir::NodeId>& into) {
+  if (seen[id]) return;
+  seen[id] = true;
+  if (graph.nodes[id].op == ir::Op::gemm) return into.push_back(id);
+  for (ir::NodeId arg : graph.nodes[id].args) collect_gemms(graph, arg, seen, into);
+}
+
+void store_plain(const OutputWalk& walk, const Tile& tile, bool accumulate, HostTensor& tensor) {
+  for (int64_t r = 0; r < tile.rows; ++r)
+    for (int64_t c = 0; c < tile.cols; ++c) {
+      const int64_t at = tile.first + r * walk.row_stride() + c * walk.col_stride();
+      const double value = tile.value[r * Tile::pitch + c];
+      store_one(tensor, at, accumulate ? load_one(tensor, at) + value : value);
+    }
+}
+
+void store_scaled(const OutputWalk& walk, const Tile& tile, const Quantiser& quantiser, HostTensor& codes,
+                  HostTensor& scales) {
+  for_each_block(walk, tile, quantiser.info().block_columns, [&](const TileBlock& block) {
+    double values[TileBlock::most];
+    for (int64_t i = 0; i < block.count; ++i) values[i] = tile.value[block.index + i * block.step];
+    const uint32_t scale = quantiser.scale(quantiser.amax(values, block.count));
+    store_code(scales, block.scale, scale);
+    for (int64_t i = 0; i < block.count; ++i)
+      store_code(codes, block.first + i * block.stride, quantiser.element(values[i], scale));
+  });
+}
+
+void zero_gaps(const OutputWalk& walk, bool scales, HostTensor& tensor) {
+  for (const OutputWalk::CutAxis& cut : walk.cut_axes(scales))
+    for (const StoredRange& range : cut.ranges)
+      if (range.kind == StoredRange::Kind::gap)
+        for_each_stretch(tensor, cut.axis, range, [&](int64_t first, int64_t count) {
+          for (int64_t i = 0; i < count; ++i) store_code(tensor, first + i, 0);
+        });
+}
+
+}  // namespace
+
+Result<Reference> Reference::make(const ir::Graph& graph, const Buffers& buffers, const Params& params,
+                                  GemmProvider& gemm, int threads) {
+  Result<Problem> problem = Problem::bind(graph, buffers, params);
+  if (!problem) return problem.error();
+  Reference reference;
+  reference.problem_ = *std::move(problem);
+  reference.threads_ = threads;
+  std::vector<bool> seen(graph.nodes.size());
+  std::vector<ir::NodeId> nodes;
+  for (const ir::Output& output : graph.outputs)
+    if (!output.left_out) collect_gemms(graph, output.value, seen, nodes);
+  for (ir::NodeId node : nodes) {
+    Result<GemmResult> result = run_gemm(reference.problem_, node, gemm, threads);
+    if (!result) return result.error();
+    reference.gemms_.emplace(node, *std::move(result));
+  }
+  return reference;
+}
+
+Result<OutputWalk> Reference::walk(const ir::Output& output, bool bounds) const {
+  return OutputWalk::make(problem_, gemms_, output, bounds, threads_);
+}
+
+std::vector<int64_t> group_ends(const Problem& problem, const ir::Node& node) {
+  return problem.groups(node.dim)->gap_end;
+}
+
+Status Reference::store(const ir::Output& output, Buffers& buffers) const {
+  const ir::TensorType& type = output.tensor.type;
+  const auto found = buffers.find(output.tensor.name);
+  EPIFUSE_ENSURE(found != buffers.end(), "an output without a buffer");
+  HostTensor& tensor = found->second;
+  const ir::Node& node = problem_.graph().nodes[output.value];
+  if (node.op == ir::Op::group_ends) {
+    const std::vector<int64_t> ends = group_ends(problem_, node);
+    for (size_t e = 0; e < ends.size(); ++e) store_one(tensor, static_cast<int64_t>(e), static_cast<double>(ends[e]));
+    return {};
+  }
+  const Result<OutputWalk> walk = this->walk(output, false);
+  if (!walk) return walk.error();
+  if (!type.scaled()) {
+    parallel_for(walk->tiles(), threads_,
+                 [&](int64_t i) { store_plain(*walk, walk->tile(i), output.accumulate, tensor); });
+    zero_gaps(*walk, false, tensor);
+    return {};
+  }
+  const Result<std::unique_ptr<Quantiser>> quantiser = make_quantiser(type);
+  if (!quantiser) return quantiser.error();
+  HostTensor& scales = buffers.at(output.tensor.name + ".scale");
+  parallel_for(walk->tiles(), threads_,
+               [&](int64_t i) { store_scaled(*walk, walk->tile(i), **quantiser, tensor, scales); });
+  zero_gaps(*walk, false, tensor);
+  zero_gaps(*walk, true, scales);
+  return {};
+}
+
+Result<Buffers> run(const ir::Graph& graph, const Buffers& buffers, const Params& params, GemmProvider* gemm,
+                    int threads) {
+  const std::unique_ptr<GemmProvider> own = gemm ? nullptr : cpu_gemm(threads);
+  const Result<Reference> reference = Reference::make(graph, buffers, params, gemm ? *gemm : *own, threads);
+  if (!reference) return reference.error();
+  Result<Buffers> outputs = make_outputs(reference->problem());
+  if (!outputs) return outputs.error();
+  for (auto& [name, tensor] : *outputs)
+    if (const auto given = buffers.find(name); given != buffers.end()) tensor = given->second;
+  for (const ir::Output& output : graph.outputs)
+    if (!output.left_out)
+      if (Status status = reference->store(output, *outputs); !status) return status.error();
+  return outputs;
+}
+
+}  // namespace epifuse::interpreter

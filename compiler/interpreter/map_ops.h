@@ -1,0 +1,25 @@
+// The pointwise operations on runs of values, with the interval that the device's value lies in.
+//
+// `value` is the mathematics in double, rounded nowhere but in `cast` (beyond the range of f32 it is infinite).
+// [low, high] holds whatever the device may have computed, given that it rounds every + - * / sqrt once to f32 or fuses
+// a multiply with an add, and that its other functions are good to 2^-20. low == high means that the device must have
+// exactly this f32. NaN bounds: the device's value is NaN if `value` is, else it may be anything.
+#pragma once
+
+#include "compiler/ir/graph.h"
+
+namespace epifuse::interpreter {
+
+struct Lane {
+  double* value = nullptr;
+  double* low = nullptr;   // null when bounds are not asked for
+  double* high = nullptr;
+};
+
+// result[i] = op(a[i], b[i], c[i]) for a node of kind map; lanes that the operation does not have are ignored.
+void apply_map(const ir::Node& node, int count, const Lane& result, const Lane& a, const Lane& b, const Lane& c);
+
+// A number of the spec, which the device holds as f32: bounds are the hull of both.
+void fill_number(double number, int count, const Lane& result);
+
+}  // namespace epifuse::interpreter

@@ -1,0 +1,20 @@
+// Sums and largest magnitudes of a value over the names that an output does not keep.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "compiler/interpreter/evaluator.h"
+
+namespace epifuse::interpreter {
+
+// Over the output's shape, row-major; an aligned dimension as the one it aligns. Places outside the groups hold nothing.
+struct Reduced {
+  std::vector<int64_t> strides;
+  std::vector<double> value, low, high;  // low and high are empty without bounds
+};
+
+Result<Reduced> reduce(const Problem& problem, const GemmResults& gemms, const ir::Output& output, bool bounds,
+                       int threads);
+
+}  // namespace epifuse::interpreter

@@ -1,0 +1,63 @@
+// Questions about extents and names that every pass asks.
+#include "compiler/ir/graph.h"
+
+#include <algorithm>
+
+namespace epifuse::ir {
+
+std::string Graph::extent_text(const Extent& extent) const {
+  if (extent.dim < 0) return std::to_string(extent.times);
+  std::string text = dims[extent.dim].name;
+  if (extent.times != 1) text = std::to_string(extent.times) + "*" + text;
+  if (extent.over != 1) text += "/" + std::to_string(extent.over);
+  return text;
+}
+
+std::string Graph::shape_text(const Shape& shape) const {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + extent_text(shape[i]);
+  return text + "]";
+}
+
+Extent Graph::base_name(Extent extent) const {
+  if (extent.dim >= 0 && dims[extent.dim].kind == DimKind::aligned) extent.dim = dims[extent.dim].base;
+  return extent;
+}
+
+std::optional<int64_t> Graph::fixed_value(const Extent& extent) const {
+  if (extent.dim < 0) return extent.times;
+  const std::optional<int64_t>& value = dims[extent.dim].value;
+  if (dims[extent.dim].kind != DimKind::fixed || !value) return std::nullopt;
+  int64_t product = 0;
+  if (__builtin_mul_overflow(extent.times, *value, &product) || product % extent.over != 0) return std::nullopt;
+  return product / extent.over;
+}
+
+bool Graph::has_name(const Shape& shape, const Extent& extent) const {
+  return std::any_of(shape.begin(), shape.end(), [&](const Extent& e) { return same_name(e, extent); });
+}
+
+Shape Graph::union_of(const Shape& a, const Shape& b) const {
+  Shape all;
+  for (const Shape* shape : {&a, &b})
+    for (const Extent& extent : *shape)
+      if (!has_name(all, extent)) all.push_back(base_name(extent));
+  Shape result;
+  for (const Extent& extent : all) {
+    const bool is_group_count = std::any_of(all.begin(), all.end(), [&](const Extent& other) {
+      return other.dim >= 0 && dims[other.dim].kind == DimKind::grouped && other.times == 1 && other.over == 1 &&
+             extent == Extent{1, dims[other.dim].cut_by, 1};
+    });
+    if (!is_group_count) result.push_back(extent);
+  }
+  return result;
+}
+
+bool Graph::same_names(const Shape& a, const Shape& b) const {
+  auto within = [&](const Shape& part, const Shape& whole) {
+    return std::all_of(part.begin(), part.end(), [&](const Extent& e) { return has_name(whole, e); });
+  };
+  return a.size() == b.size() && within(a, b) && within(b, a);
+}
+
+}  // namespace epifuse::ir

@@ -1,0 +1,79 @@
+// What must hold of any plan, whoever made it.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "compiler/lowering/kernel_plan.h"
+
+namespace epifuse::lowering {
+namespace {
+
+void verify_shared(const KernelPlan& plan, std::vector<std::string>& faults) {
+  std::vector<SharedBuffer> buffers = plan.shared;
+  std::sort(buffers.begin(), buffers.end(),
+            [](const SharedBuffer& a, const SharedBuffer& b) { return a.offset < b.offset; });
+  int end = 0;
+  for (const SharedBuffer& buffer : buffers) {
+    // Every role uses its buffers over the whole kernel, so all of them are live together.
+    if (buffer.offset < end) faults.push_back(fmt::format("shared buffer '{}' overlaps the one before it", buffer.name));
+    end = buffer.offset + buffer.bytes;
+  }
+  if (end > plan.shared_bytes || plan.shared_bytes > plan.target.shared_bytes_per_block)
+    faults.push_back(fmt::format("shared memory: {} bytes used, {} planned, {} there", end, plan.shared_bytes,
+                                 plan.target.shared_bytes_per_block));
+}
+
+void verify_epilogue(const KernelPlan& plan, std::vector<std::string>& faults) {
+  const Epilogue& epilogue = plan.epilogue;
+  for (size_t i = 0; i < epilogue.nodes.size(); ++i) {
+    const EpilogueNode& node = epilogue.nodes[i];
+    for (const int argument : node.args)
+      if (argument < 0 || static_cast<size_t>(argument) >= i)
+        faults.push_back(fmt::format("value %{} uses %{}, which does not come before it", i, argument));
+    if (node.kind == EpilogueNode::Kind::accumulator && node.index >= plan.gemm.parts)
+      faults.push_back(fmt::format("value %{} reads part {} of {}", i, node.index, plan.gemm.parts));
+  }
+  for (const Sink& sink : epilogue.sinks) {
+    for (const int value : sink.values)
+      if (value < 0 || static_cast<size_t>(value) >= epilogue.nodes.size())
+        faults.push_back(fmt::format("sink of output {} stores value %{}, which there is not", sink.output, value));
+    if (static_cast<size_t>(sink.place) >= plan.places.size())
+      faults.push_back(fmt::format("sink of output {} has no place", sink.output));
+    else if (sink.kind == SinkKind::mx_transposed &&
+             plan.places[static_cast<size_t>(sink.place)].alignment % block_columns != 0)
+      faults.push_back(fmt::format("sink of output {}: blocks of 32 rows meet two groups", sink.output));
+  }
+}
+
+void verify_parameters(const KernelPlan& plan, std::vector<std::string>& faults) {
+  for (const RecipeStep& step : plan.recipe.steps) {
+    uint32_t end = 0;
+    for (const ParameterField& field : step.fields) {
+      const uint32_t align = field.kind == FieldKind::tensor_map ? 64 : std::min<uint32_t>(field.size, 8);
+      if (field.offset < end || field.offset % align != 0)
+        faults.push_back(fmt::format("parameter '{}' at {} overlaps or is misaligned", field.name, field.offset));
+      end = field.offset + field.size;
+    }
+    if (end > step.parameter_bytes || step.parameter_bytes > 4096)
+      faults.push_back(fmt::format("parameter block: {} bytes used, {} planned, 4096 allowed", end, step.parameter_bytes));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> verify(const KernelPlan& plan) {
+  std::vector<std::string> faults;
+  const Schedule& s = plan.schedule;
+  if (plan.part_tile() % block_columns != 0) faults.push_back("a part of the tile is no whole number of blocks");
+  if (s.stages < 2) faults.push_back("fewer than two operand stages");
+  if (128 * s.registers_producer + 256 * s.registers_consumer > plan.target.registers_per_multiprocessor)
+    faults.push_back("more registers than the multiprocessor has");
+  if (s.registers_producer % 8 != 0 || s.registers_consumer % 8 != 0)
+    faults.push_back("register counts are no multiples of 8");
+  verify_shared(plan, faults);
+  verify_epilogue(plan, faults);
+  verify_parameters(plan, faults);
+  return faults;
+}
+
+}  // namespace epifuse::lowering

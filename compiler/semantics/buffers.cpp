@@ -1,0 +1,135 @@
+#include "compiler/semantics/buffers.h"
+
+#include <algorithm>
+
+#include "compiler/semantics/shapes.h"
+
+namespace epifuse {
+namespace {
+
+using ir::DimId;
+using ir::DimKind;
+using ir::Extent;
+using ir::Graph;
+using ir::Tensor;
+
+// 128 rows by 4 blocks of one byte (blocked_128x4).
+constexpr int64_t tile_rows = 128, tile_columns = 4, tile_bytes = 512;
+
+class BufferLister {
+ public:
+  explicit BufferLister(const Graph& graph) : graph_(graph) {}
+
+  std::vector<BufferInfo> run() {
+    for (const ir::Input& input : graph_.inputs)
+      tensor(input.tensor, TensorRole::input, input.default_value.has_value(), input.left_out);
+    for (DimId dim = 0; dim < static_cast<DimId>(graph_.dims.size()); ++dim)
+      if (graph_.dims[dim].kind == DimKind::grouped && is_used(dim)) group_sizes(dim);
+    for (const ir::Output& output : graph_.outputs) tensor(output.tensor, TensorRole::output, true, output.left_out);
+    return std::move(list_);
+  }
+
+ private:
+  bool is_used(DimId grouped) const {
+    const auto in_tensor = [&](const Tensor& tensor) { return semantics::has_grouped(graph_, tensor.shape, grouped); };
+    return std::any_of(graph_.inputs.begin(), graph_.inputs.end(), [&](const ir::Input& i) { return in_tensor(i.tensor); }) ||
+           std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const ir::Output& o) {
+             const ir::Node& value = graph_.nodes[o.value];
+             return in_tensor(o.tensor) ||
+                    (value.op == ir::Op::group_ends && graph_.base_name({1, value.dim, 1}).dim == grouped);
+           });
+  }
+
+  void group_sizes(DimId id) {
+    const ir::Dimension& dim = graph_.dims[id];
+    BufferInfo info;
+    info.name = dim.name + (dim.sizes == ir::GroupSizes::ends ? ".ends" : ".counts");
+    info.role = TensorRole::group_sizes;
+    info.storage = dim.sizes_storage;
+    info.extents = {extent_expression(graph_, {1, dim.cut_by, 1})};
+    info.dim = id;
+    list_.push_back(std::move(info));
+  }
+
+  void tensor(const Tensor& tensor, TensorRole role, bool optional, bool left_out) {
+    BufferInfo info;
+    info.name = tensor.name;
+    info.role = role;
+    info.storage = tensor.type.storage();
+    for (const Extent& extent : tensor.shape) info.extents.push_back(extent_expression(graph_, extent));
+    info.pointer_axes = tensor.pointer_axes;
+    info.tensor = &tensor;
+    info.optional = optional;
+    info.left_out = left_out;
+    list_.push_back(info);
+    if (!tensor.type.scaled()) return;
+    info.name += ".scale";
+    info.storage = ir::format_info(tensor.type.format).scale;
+    info.extents = scale_extents(tensor, info.extents);
+    info.is_scale = true;
+    list_.push_back(std::move(info));
+  }
+
+  std::vector<IntExpr> scale_extents(const Tensor& tensor, const std::vector<IntExpr>& data) const {
+    const ir::FormatInfo& format = ir::format_info(tensor.type.format);
+    const size_t rank = data.size();
+    const size_t along = tensor.type.along_axis < 0 ? rank - 1 : static_cast<size_t>(tensor.type.along_axis);
+    const size_t across = along + 1 == rank ? rank - 2 : rank - 1;  // only looked at where there are two dimensions
+    std::vector<IntExpr> extents = data;
+    extents[along] = ceil_div(data[along], format.block_columns);
+    if (format.block_rows > 1) extents[across] = ceil_div(data[across], format.block_rows);
+    switch (tensor.type.layout) {
+      case ir::ScaleLayout::rows: return extents;
+      case ir::ScaleLayout::columns_tma:
+        std::swap(extents[rank - 2], extents[rank - 1]);
+        extents[rank - 1] = round_up(extents[rank - 1], 4);
+        return extents;
+      case ir::ScaleLayout::blocked_128x4: break;
+    }
+    std::vector<IntExpr> tiles(data.begin(), data.end() - 2);
+    const IntExpr rows = tile_count(tensor.shape[across], tile_rows * format.block_rows);
+    const IntExpr columns = tile_count(tensor.shape[along], tile_columns * format.block_columns);
+    const bool tokens_along = semantics::grouped_dim(graph_, tensor.shape[along]) >= 0;
+    tiles.push_back(tokens_along ? columns : rows);
+    tiles.push_back(tokens_along ? rows : columns);
+    tiles.emplace_back(tile_bytes);
+    return tiles;
+  }
+
+  // The tiles that cover an extent, `unit` elements each. In a grouped dimension each group begins a new one: the most
+  // that groups of any sizes need.
+  IntExpr tile_count(const Extent& extent, int64_t unit) const {
+    const DimId grouped = semantics::grouped_dim(graph_, extent);
+    const IntExpr size = extent_expression(graph_, extent);
+    if (grouped < 0) return ceil_div(size, unit);
+    const int64_t align = graph_.dims[extent.dim].align;
+    if (align % unit == 0) return ceil_div(size, unit);
+    const IntExpr groups = extent_expression(graph_, {1, graph_.dims[grouped].cut_by, 1});
+    // A gap that fills up part of a tile adds none, so where alignment divides the tile the tokens alone count.
+    const IntExpr tokens = unit % align == 0 ? extent_expression(graph_, {1, grouped, 1}) : size;
+    return ceil_div(tokens + (groups - 1) * (unit - 1), unit);
+  }
+
+  const Graph& graph_;
+  std::vector<BufferInfo> list_;
+};
+
+}  // namespace
+
+IntExpr extent_expression(const Graph& graph, const Extent& extent) {
+  if (extent.dim < 0) return extent.times;
+  const ir::Dimension& dim = graph.dims[extent.dim];
+  if (dim.kind == DimKind::aligned) {
+    // round_up(x - (A-1), A) is x rounded down to A.
+    const ir::Dimension& base = graph.dims[dim.base];
+    const IntExpr groups = extent_expression(graph, {1, base.cut_by, 1});
+    return round_up(IntExpr::symbol(base.name) + (groups - 1) * (dim.align - 1), dim.align);
+  }
+  IntExpr value = IntExpr::symbol(dim.name);
+  if (extent.times != 1) value = extent.times * value;
+  return extent.over == 1 ? value : exact_div(value, extent.over);
+}
+
+std::vector<BufferInfo> buffers(const Graph& graph) { return BufferLister(graph).run(); }
+
+}  // namespace epifuse

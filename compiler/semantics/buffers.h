@@ -1,0 +1,46 @@
+// The buffers of a resolved kernel: what a caller binds, by the names that are the same everywhere (`y`, `y.scale`,
+// `M.ends`), with extents as expressions over the kernel's dimensions.
+//
+// Symbols are the names of dims, of dyns, and of grouped dimensions, which stand for their capacity. An aligned
+// dimension is no symbol: its capacity follows, M + E*(A-1) rounded down to A.
+//
+// Scales, from data [.., R, C] with blocks along C (S7; block sizes b, and a across for types of two-dimensional blocks):
+//   rows           the data's shape with blocked dimensions divided, rounded up
+//   columns_tma    the same with the last two swapped, and the last rounded up to a multiple of 4
+//   blocked_128x4  tiles of 512 bytes, 128 rows by 4 blocks: [.., tile rows, tile columns, 512]. Rows in groups: each
+//                  group begins on a tile row, so there is room for as many as any sizes need. Tokens along the blocks:
+//                  each group is a matrix of its own, [tile columns of all groups, tile rows, 512]. With `along` the
+//                  second-last dimension, R and C change places.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/integer_expression.h"
+#include "base/launch_recipe.h"
+#include "base/storage.h"
+#include "compiler/ir/graph.h"
+
+namespace epifuse {
+
+struct BufferInfo {
+  std::string name;
+  TensorRole role = TensorRole::input;
+  Storage storage = Storage::f32;
+  std::vector<IntExpr> extents;      // memory order; e2m1 counts elements, two to a byte
+  int pointer_axes = 0;              // > 0: a device array of pointers to buffers of the other extents
+  bool is_scale = false;
+  const ir::Tensor* tensor = nullptr;  // inputs and outputs; lives as long as the graph
+  ir::DimId dim = -1;                  // group sizes: whose
+  bool optional = false;               // may be left out
+  bool left_out = false;               // is left out, and not bound
+};
+
+// Inputs in the order of the spec, each followed by its scales; the sizes of every grouped dimension that stands in a
+// tensor or in stored ends; outputs.
+std::vector<BufferInfo> buffers(const ir::Graph& graph);
+
+// The number of elements of an extent as an expression over the symbols above.
+IntExpr extent_expression(const ir::Graph& graph, const ir::Extent& extent);
+
+}  // namespace epifuse

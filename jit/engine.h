@@ -1,0 +1,89 @@
+// Engine: the only place where compiler, cache and runtime meet. A spec becomes a Kernel: planned, found in the cache or
+// compiled, and, where there is a device, loaded.
+//
+// An Engine owns all state (settings, cache, loaded kernels); it is thread-safe and several may live. A Kernel is
+// immutable and shared. Nothing here is needed on a launch's way: a BoundCall (runtime/bind.h) launches by itself.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/diagnostics.h"
+#include "base/kernel_image.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "cache/kernel_cache.h"
+#include "compiler/compiler.h"
+#include "compiler/toolchain/toolchain.h"
+#include "runtime/bind.h"
+#include "runtime/device.h"
+#include "runtime/module.h"
+
+namespace epifuse::jit {
+
+// Where an image came from, for `compile --json` and the log.
+enum class From { memory, disk, toolchain };
+std::string_view from_name(From from);
+
+// Another plan that was tried first and refused, and why ("spills 48 bytes").
+struct RefusedPlan {
+  std::string schedule;
+  std::string reason;
+};
+
+struct CompiledKernel {
+  PlannedKernel planned;
+  size_t plan = 0;  // index into planned.lowered.plans: the one that was taken
+  KernelImage image;
+  std::string ptx;  // only when it was compiled just now
+  std::string key;  // artifact key: the entry's file name
+  From from = From::toolchain;
+  std::vector<RefusedPlan> refused;  // plans before it, in order
+  double milliseconds = 0;           // spec to image, in this call
+};
+
+struct LoadedKernel {
+  std::shared_ptr<const CompiledKernel> compiled;
+  runtime::ModulePtr module;
+};
+
+struct EngineOptions {
+  Settings settings;
+  LogSink log;
+  bool read_cache = true, write_cache = true;
+};
+
+class Engine {
+ public:
+  // `toolchain`, `disk` and (where there is one) `driver` may be fakes. A missing driver is no error until load().
+  Engine(EngineOptions options, std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk);
+  // With NVRTC, the real disk, and the settings of the environment.
+  static Result<std::shared_ptr<Engine>> from_environment(LogSink log);
+
+  // Plans, then for each plan in order: looks into the cache, else compiles. A plan that spills or serialises wgmma is
+  // left (a redirect in the cache remembers that) and the next is taken; when all do, the one that spills least is
+  // compiled with a warning. Mistakes in the spec are in the diagnostics; other failures are the Result's error. An
+  // empty optional goes with diagnostics.
+  Result<std::optional<std::shared_ptr<const CompiledKernel>>> compile(const Program& program, std::string_view kernel,
+                                                                       const CompilerOptions& options,
+                                                                       Diagnostics& diagnostics);
+
+  // Loads onto the device; once for each kernel and device, however many threads ask.
+  Result<LoadedKernel> load(std::shared_ptr<const CompiledKernel> compiled, const runtime::DevicePtr& device);
+
+  // Toolchain calls of this engine so far: tests and `--json` count them.
+  int toolchain_calls() const;
+  cache::KernelCache& cache();
+  toolchain::Toolchain& toolchain();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace epifuse::jit

@@ -1,0 +1,102 @@
+// Launching a bound call: the hot path. No allocation, no lock, no lookup; only an error makes a string.
+#include <cstring>
+#include <fmt/format.h>
+
+#include "runtime/bind.h"
+#include "runtime/group_sizes.h"
+#include "runtime/store_integer.h"
+#include "runtime/stream.h"
+
+namespace epifuse::runtime {
+
+Status BoundCall::launch(cuda::Stream stream, int sm_margin) const {
+  const Device& device = module_->device();
+  const int sm_count = device.info().sm_count - sm_margin;
+  if (sm_margin < 0 || sm_count < 1) {
+    return user_error(fmt::format("kernel '{}': an sm_margin of {} on a GPU of {} multiprocessors",
+                                  module_->recipe().kernel, sm_margin, device.info().sm_count));
+  }
+  // Without rows no kernel runs, and then nothing needs a cleared workspace either.
+  bool has_work = false;
+  for (const Step& step : steps_) has_work |= !step.is_memset && step.grid.at(sm_count) >= 1;
+  if (!has_work) return {};
+
+  const CurrentContext scope(device);
+  if (scope.code() != cuda::Code::success) return failed(scope.code(), "launching", "");
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (Status s = launch_step(i, stream, sm_count, scope.is_primary()); !s) return s;
+  }
+  return {};
+}
+
+Status BoundCall::launch_step(size_t index, cuda::Stream stream, int sm_count, bool primary) const {
+  const Step& step = steps_[index];
+  const DriverApi& driver = module_->device().driver();
+  if (step.is_memset) {
+    if (step.bytes == 0) return {};
+    const auto code = driver.memset_d8_async(step.address, 0, step.bytes, stream);
+    if (code == cuda::Code::success) return {};
+    return failed(code, "clearing the workspace", "");
+  }
+  const int64_t grid = step.grid.at(sm_count);
+  if (grid < 1) return {};
+  cuda::LaunchConfig config = step.config;
+  config.grid_x = static_cast<unsigned>(grid);
+  config.stream = stream;
+
+  // The driver copies the struct before it returns, so a launch with another margin may patch a copy of its own.
+  const void* parameters = step.parameters.data();
+  alignas(64) std::byte patched[max_parameter_bytes];
+  if (!step.sm_fields.empty()) {
+    std::memcpy(patched, parameters, module_->recipe().steps[index].parameter_bytes);
+    for (const SmField& field : step.sm_fields) {
+      store_integer(patched + field.offset, field.size, field.value.at(sm_count));
+    }
+    parameters = patched;
+  }
+  void* arguments[] = {const_cast<void*>(parameters)};
+  // A function belongs to the primary context; in another context of the device the kernel's own handle is launched.
+  const Module::Entry& entry = module_->entry(index);
+  const auto function = primary ? entry.function : reinterpret_cast<cuda::Function>(entry.kernel);
+  const auto code = driver.launch_kernel_ex(&config, function, arguments, nullptr);
+  if (code == cuda::Code::success) return {};
+  return failed(code, "launching", module_->recipe().steps[index].entry);
+}
+
+Status BoundCall::synchronize(cuda::Stream stream) const {
+  const Device& device = module_->device();
+  return runtime::synchronize(
+      device, stream,
+      fmt::format("kernel '{}' on GPU {} ({})", module_->recipe().kernel, device.info().ordinal, device.info().name));
+}
+
+Status BoundCall::check_group_sizes(cuda::Stream stream) const {
+  const Device& device = module_->device();
+  const DriverApi& driver = device.driver();
+  const std::string doing = fmt::format("reading the group sizes of kernel '{}'", module_->recipe().kernel);
+  const CurrentContext scope(device);
+  if (scope.code() != cuda::Code::success) return driver_error(driver, scope.code(), doing);
+  for (const GroupSizes& sizes : group_sizes_) {
+    if (sizes.count == 0) continue;
+    const auto count = static_cast<size_t>(sizes.count);
+    const auto width = static_cast<size_t>(storage_bits(sizes.tensor->storage)) / 8;
+    std::vector<std::byte> raw(count * width);
+    auto code = driver.memcpy_dtoh_async(raw.data(), sizes.pointer, raw.size(), stream);
+    if (code == cuda::Code::success) code = driver.stream_synchronize(stream);
+    if (const Status s = check(driver, code, doing); !s) return s;
+    std::vector<int64_t> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = load_integer(raw.data() + i * width, width);
+    if (Status s = runtime::check_group_sizes(*sizes.tensor, values, sizes.capacity); !s) return s;
+  }
+  return {};
+}
+
+Error BoundCall::failed(cuda::Code code, std::string_view doing, const std::string& entry) const {
+  const Device& device = module_->device();
+  return driver_error(
+      device.driver(), code,
+      fmt::format("{} kernel '{}'{} on GPU {} ({})", doing, module_->recipe().kernel,
+                  entry.empty() ? "" : fmt::format(" (entry '{}')", entry), device.info().ordinal, device.info().name));
+}
+
+}  // namespace epifuse::runtime

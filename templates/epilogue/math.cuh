@@ -1,0 +1,34 @@
+// The functions of the language on one f32. + - * are the compiler's; / and sqrtf round once; the others are good to
+// 2^-20 relative (language.md V6). min and max keep NaN.
+#pragma once
+
+#include "ptx/convert.cuh"
+
+namespace epifuse::math {
+
+EPIFUSE_DEVICE float minimum(float a, float b) { return ptx::min_nan(a, b); }
+EPIFUSE_DEVICE float maximum(float a, float b) { return ptx::max_nan(a, b); }
+EPIFUSE_DEVICE float clamp(float x, float low, float high) { return minimum(maximum(x, low), high); }
+EPIFUSE_DEVICE float select(float condition, float a, float b) { return condition != 0.f ? a : b; }
+EPIFUSE_DEVICE float truth(bool value) { return value ? 1.f : 0.f; }
+
+// 1 / (1 + e^-x). t = -x*log2(e) is rounded, which for large |t| would cost the result more than 2^-20; `lost` is what the
+// rounding lost, and corrects the power. Beyond +-88 the result is 0 or 1 in f32; the clamp keeps the power finite, so
+// that the correction is never infinity minus infinity.
+EPIFUSE_DEVICE float sigmoid(float x) {
+  x = clamp(x, -88.f, 88.f);
+  const float t = x * -1.4426950408889634f;
+  const float lost = __fmaf_rn(t, -0.6931471805599453f, -x);
+  float power, result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(t));
+  power = __fmaf_rn(power, lost, power);
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(1.f + power));
+  return result;
+}
+
+EPIFUSE_DEVICE float round_bf16(float x) { return ptx::bf16_low(ptx::pack_bf16(x, 0.f)); }
+EPIFUSE_DEVICE float round_f16(float x) { return ptx::f16_low(ptx::pack_f16(x, 0.f)); }
+EPIFUSE_DEVICE float round_e4m3(float x) { return ptx::f16_low(ptx::e4m3_to_f16(ptx::pack_e4m3(x, 0.f))); }
+EPIFUSE_DEVICE float round_e5m2(float x) { return ptx::f16_low(ptx::e5m2_to_f16(ptx::pack_e5m2(x, 0.f))); }
+
+}  // namespace epifuse::math

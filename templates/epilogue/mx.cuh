@@ -1,0 +1,135 @@
+// Sinks for MX types: blocks of 32 values with one power-of-two scale, an E8M0 byte, along rows or (for a transposed
+// buffer) along columns of the 32 x 32 block that a warp owns.
+//
+// Scale (rule "up", numerics.md §3): the smallest 2^k with amax <= max * 2^k, that is byte = max(0, t - emax) with
+// t = (bits(amax) + 0x1FFFFF) >> 23, since 448 and 57344 are both 1.75 * 2^emax. t grows with |x|, so the reduction over
+// lanes runs on t, two in a register.
+//
+// A block with an infinity or a NaN ("propagate"): x*0 + x turns infinity into NaN and leaves all else as it is; a NaN
+// has t = 256 and wins; its byte becomes 255 and its inverse NaN, so that every code of the block is NaN. No branch.
+#pragma once
+
+#include "epilogue/place.cuh"
+#include "epilogue/storage.cuh"
+
+namespace epifuse {
+
+template <class Element>
+struct MxScale;
+template <>
+struct MxScale<e4m3> { static constexpr u32 emax = 8; };
+template <>
+struct MxScale<e5m2> { static constexpr u32 emax = 15; };
+
+template <class Element>
+struct Mx {
+  static constexpr u32 emax = MxScale<Element>::emax;
+  static constexpr u32 both = 0x00010001;  // one in each half
+
+  static EPIFUSE_DEVICE u32 magnitude(float amax) {
+    return (__float_as_uint(__fmaf_rn(amax, 0.f, amax)) + 0x1FFFFF) >> 23;
+  }
+
+  // From two magnitudes: the scale bytes, and 1/scale as a pair of bf16 (exact; NaN for a NaN block).
+  static EPIFUSE_DEVICE void scales(u32 magnitudes, u32& bytes, u32& inverses) {
+    constexpr u32 nan_step = 256 - emax;  // t - emax of a NaN
+    const u32 raised = ptx::max_u16x2(magnitudes, emax * both);
+    const u32 steps = raised - emax * both;
+    const u32 nan = (raised >> 8) & both;
+    bytes = steps + nan * (255 - nan_step);
+    inverses = 0x7F00 * both - steps * 128 + nan * (0x7FFF - (0x7F00 - nan_step * 128));
+  }
+
+  static EPIFUSE_DEVICE u32 pack4(float a, float b, float c, float d) {
+    return Codec<Element>::pack2(a, b) | Codec<Element>::pack2(c, d) << 16;
+  }
+};
+
+EPIFUSE_DEVICE float magnitude_of_4(float a, float b, float c, float d) {
+  return ptx::max_nan(ptx::max_nan(fabsf(a), fabsf(b)), ptx::max_nan(fabsf(c), fabsf(d)));
+}
+
+EPIFUSE_DEVICE u32 max_over(u32 v, int lane_mask) { return ptx::max_u16x2(v, __shfl_xor_sync(~0u, v, lane_mask)); }
+
+// codes[row, column] and scales[row, column / 32]; pitches in elements.
+template <class Element>
+EPIFUSE_DEVICE void store_rows_mx(const Block& block, void* codes, i64 pitch, void* scale_bytes, i64 scale_pitch,
+                                  const Lane& lane, const OwnRows& rows, const OwnColumns& columns, int column) {
+  using M = Mx<Element>;
+  u32 t[own_rows];
+#pragma unroll
+  for (int i = 0; i < own_rows; ++i) {
+    const float(&v)[own_columns] = block.v[i];
+    t[i] = M::magnitude(ptx::max_nan(magnitude_of_4(v[0], v[1], v[2], v[3]), magnitude_of_4(v[4], v[5], v[6], v[7])));
+  }
+  u32 low = t[0] | t[1] << 16, high = t[2] | t[3] << 16;  // four lanes share a row
+  low = max_over(low, 1), high = max_over(high, 1);
+  low = max_over(low, 2), high = max_over(high, 2);
+  u32 bytes_low, bytes_high, inverse_low, inverse_high;
+  M::scales(low, bytes_low, inverse_low);
+  M::scales(high, bytes_high, inverse_high);
+
+  // Lane l stores the byte of row l.
+  const u32 mine = (lane.l & 2 ? bytes_high : bytes_low) >> (lane.l & 1 ? 16 : 0);
+  ptx::store_8(columns.block_exists && rows.has(lane.l),
+               static_cast<u8*>(scale_bytes) + (rows.first + lane.l) * scale_pitch + column / block_columns, mine);
+
+  const float inverse[own_rows] = {ptx::bf16_low(inverse_low), ptx::bf16_high(inverse_low), ptx::bf16_low(inverse_high),
+                                   ptx::bf16_high(inverse_high)};
+  u8* at = static_cast<u8*>(codes) + rows.first * pitch + column;
+#pragma unroll
+  for (int i = 0; i < own_rows; ++i) {
+    const float(&v)[own_columns] = block.v[i];
+    const float s = inverse[i];
+    ptx::store_64(columns.exist && rows.has(i), ptx::offset(at, i, static_cast<u32>(pitch)),
+                  M::pack4(v[0] * s, v[1] * s, v[2] * s, v[3] * s), M::pack4(v[4] * s, v[5] * s, v[6] * s, v[7] * s));
+  }
+}
+
+// codes[column, row] and scales[column, row / 32]; pitches in elements. Rows that do not exist are zero in the block. The
+// place starts at multiples of 32 rows, and so does its limit.
+template <class Element>
+EPIFUSE_DEVICE void store_transposed_mx(const Block& block, void* codes, i64 pitch, void* scale_bytes, i64 scale_pitch,
+                                        const Lane& lane, const OwnRows& rows, const OwnColumns& columns, int column) {
+  using M = Mx<Element>;
+  u32 t[own_columns / 2];  // magnitudes of column pairs, over the thread's rows
+#pragma unroll
+  for (int j = 0; j < own_columns / 2; ++j) {
+    const float even = magnitude_of_4(block.v[0][2 * j], block.v[1][2 * j], block.v[2][2 * j], block.v[3][2 * j]);
+    const float odd =
+        magnitude_of_4(block.v[0][2 * j + 1], block.v[1][2 * j + 1], block.v[2][2 * j + 1], block.v[3][2 * j + 1]);
+    t[j] = M::magnitude(even) | M::magnitude(odd) << 16;
+  }
+  // Eight lanes (q) share a column. A reduce-scatter leaves lane q with pair j = 2 * (q & 1) + (q >> 1 & 1).
+  const bool second = lane.q & 1, odd_pair = lane.q & 2;
+  u32 keep0 = second ? t[2] : t[0], keep1 = second ? t[3] : t[1];
+  const u32 give0 = second ? t[0] : t[2], give1 = second ? t[1] : t[3];
+  keep0 = ptx::max_u16x2(keep0, __shfl_xor_sync(~0u, give0, 4));
+  keep1 = ptx::max_u16x2(keep1, __shfl_xor_sync(~0u, give1, 4));
+  u32 pair = odd_pair ? keep1 : keep0;
+  pair = ptx::max_u16x2(pair, __shfl_xor_sync(~0u, odd_pair ? keep0 : keep1, 8));
+  pair = max_over(pair, 16);
+  u32 bytes, inverses;
+  M::scales(pair, bytes, inverses);
+
+  const bool on = columns.exist && rows.has(0);
+  // Lanes q and q + 4 hold the same pair: each stores one byte of it.
+  const int own = 4 * (lane.q & 1) + (lane.q & 2) + (lane.q >> 2);
+  ptx::store_8(on, static_cast<u8*>(scale_bytes) + (column + own) * scale_pitch + (rows.first >> 5),
+               lane.q & 4 ? bytes >> 16 : bytes);
+
+  const int holders = (lane.q & 4) * 4 + lane.l;
+  u8* at = static_cast<u8*>(codes) + column * pitch + rows.first;
+#pragma unroll
+  for (int j = 0; j < own_columns / 2; ++j) {
+    const u32 both = __shfl_sync(~0u, inverses, holders | (j >> 1) << 2 | (j & 1) << 3);
+    const float a = ptx::bf16_low(both), b = ptx::bf16_high(both);
+    const int c = 2 * j;
+    ptx::store_32(on, ptx::offset(at, c, static_cast<u32>(pitch)),
+                  M::pack4(block.v[0][c] * a, block.v[1][c] * a, block.v[2][c] * a, block.v[3][c] * a));
+    ptx::store_32(on, ptx::offset(at, c + 1, static_cast<u32>(pitch)),
+                  M::pack4(block.v[0][c + 1] * b, block.v[1][c + 1] * b, block.v[2][c + 1] * b, block.v[3][c + 1] * b));
+  }
+}
+
+}  // namespace epifuse

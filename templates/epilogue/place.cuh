@@ -1,0 +1,55 @@
+// Where a thread stands in the epilogue of a tile, and masks for what does not exist.
+#pragma once
+
+#include "atom/ownership.cuh"
+#include "ptx/memory.cuh"
+#include "tile/tile.cuh"
+
+namespace epifuse {
+
+// The thread's 8 columns of one block: the first of them, and whether they exist. Column counts are multiples of 8, so a
+// thread has all of its columns or none; a block that begins inside the buffer exists, if only in part.
+struct OwnColumns {
+  int first;
+  bool exist;
+  bool block_exists;
+
+  EPIFUSE_DEVICE OwnColumns(const Lane& lane, int block_first, int columns)
+      : first(block_first + lane.first_column()), exist(first < columns), block_exists(block_first < columns) {}
+};
+
+// The thread's 4 rows in one place (a buffer whose rows are the tile's rows): index of the first, and how many of them,
+// counted from it, may be written there.
+struct OwnRows {
+  int first;
+  int count;  // may be negative or exceed own_rows
+
+  EPIFUSE_DEVICE OwnRows(const Lane& lane, const Rows& rows)
+      : first(rows.first + lane.first_row()), count(rows.limit - lane.first_row()) {}
+  EPIFUSE_DEVICE bool has(int i) const { return i < count; }
+};
+
+// Zero in every row that does not exist, by selection: what was computed there may be NaN.
+EPIFUSE_DEVICE void clear_missing_rows(Block& block, const Lane& lane, int valid_rows) {
+#pragma unroll
+  for (int i = 0; i < own_rows; ++i) {
+    const bool exists = lane.first_row() + i < valid_rows;
+#pragma unroll
+    for (int c = 0; c < own_columns; ++c) block.v[i][c] = exists ? block.v[i][c] : 0.f;
+  }
+}
+
+EPIFUSE_DEVICE void clear_missing_columns(Block& block, const OwnColumns& columns) {
+#pragma unroll
+  for (int i = 0; i < own_rows; ++i)
+#pragma unroll
+    for (int c = 0; c < own_columns; ++c) block.v[i][c] = columns.exist ? block.v[i][c] : 0.f;
+}
+
+// Columns that split(v, piece) dealt out: where column n of half `part` lies in v. n is a multiple of 8.
+template <int piece>
+EPIFUSE_DEVICE int dealt_column(int n, int part) {
+  return n / piece * (2 * piece) + part * piece + n % piece;
+}
+
+}  // namespace epifuse

@@ -1,0 +1,181 @@
+// The sm_90a GEMM skeleton: dense, or over ragged groups of rows, with a generated epilogue.
+//
+// One CTA of three warpgroups per multiprocessor stays for the whole launch. Warpgroup 0 produces: one warp fills a
+// ring of stages with operand tiles, and two more feed the full-tile inputs of the epilogue. Warpgroups 1 and 2 consume:
+//   pingpong     each owns a whole tile of 128 x tile_columns; while one multiplies, the other runs its epilogue.
+//   cooperative  both work on one tile of 128 x 2*tile_columns, each on its half of the columns, and drift apart by as
+//                many stages as the ring holds.
+//
+// Plan      tile_columns, parts, slices (1 pingpong, 2 cooperative), stages, tile_input_stages, registers_producer,
+//           registers_consumer, Operand, and what pipeline/tile_walk.cuh and tile/operands.cuh name.
+// Epilogue  slot_bytes (full-tile inputs of one block, 0: none), load_tile_inputs(p, slot, full, row, column),
+//           run(p, tile, accumulators, first_column, tile_inputs).
+#pragma once
+
+#include "epilogue/tile_inputs.cuh"
+#include "pipeline/tile_walk.cuh"
+#include "pipeline/turns.cuh"
+#include "tile/accumulators.cuh"
+#include "tile/operands.cuh"
+
+namespace epifuse {
+
+constexpr int gemm_threads = 384;
+
+template <class Plan, class Epilogue, class Parameters>
+struct GemmSm90 {
+  using Load = Operands<Plan, Parameters>;
+  using Walk = TileWalk<Plan, Parameters>;
+  using WorkTile = Tile<Plan::places>;
+  static constexpr bool pingpong = Plan::slices == 1;
+  static constexpr int blocks = Load::part_columns / block_columns;
+  static constexpr u32 slots_bytes = Epilogue::slot_bytes * Plan::tile_input_stages;  // of one consumer warpgroup
+  static constexpr u32 slots_at = Plan::stages * Load::stage_bytes;
+  static constexpr u32 barriers_at = slots_at + 2 * slots_bytes;
+  static constexpr u32 shared_bytes =
+      barriers_at + Ring<Plan::stages>::barrier_bytes + 2 * Ring<Plan::tile_input_stages>::barrier_bytes;
+  static_assert(shared_bytes == Plan::shared_bytes, "the plan's shared-memory map is the kernel's");
+
+  const Parameters& p;
+  u32 shared;
+  int worker, workers;
+
+  EPIFUSE_DEVICE Ring<Plan::stages> operands() const { return {shared + barriers_at}; }
+  EPIFUSE_DEVICE Ring<Plan::tile_input_stages> tile_ring(int consumer) const {
+    return {shared + barriers_at + Ring<Plan::stages>::barrier_bytes +
+            consumer * Ring<Plan::tile_input_stages>::barrier_bytes};
+  }
+  EPIFUSE_DEVICE u32 slots(int consumer) const { return shared + slots_at + consumer * slots_bytes; }
+
+  // First tile of a consumer warpgroup, and the distance to its next.
+  EPIFUSE_DEVICE int first_tile(int consumer) const { return worker + (pingpong ? consumer * workers : 0); }
+  EPIFUSE_DEVICE int tile_step() const { return pingpong ? 2 * workers : workers; }
+
+  EPIFUSE_DEVICE void init() const {
+    if (threadIdx.x == 0) {
+      operands().init(pingpong ? 4 : 8);  // one arrival for each consumer warp that reads a stage
+      for (int consumer = 0; consumer < 2; ++consumer) tile_ring(consumer).init(4);
+      ptx::fence_mbarrier_init();
+      ptx::prefetch_tensor_map(p.a);
+#pragma unroll
+      for (int part = 0; part < Plan::parts; ++part) ptx::prefetch_tensor_map(p.b[part]);
+    }
+    __syncthreads();
+  }
+
+  // A producer is a whole converged warp of which one lane issues: only then does the compiler keep coordinates and
+  // addresses in uniform registers, where the copy instructions want them. A lone thread would move them there one by
+  // one for every box, which is slower than a k-tile is multiplied.
+  EPIFUSE_DEVICE void produce_operands() const {
+    Walk walk(p);
+    WorkTile tile;
+    RingState<Plan::stages> at;
+    const auto ring = operands();
+    for (int index = worker; walk.seek(index, tile); index += workers) {
+      const typename Load::Source source = Load::source(p, tile);
+      for (int k = 0; k < p.depth; k += k_tile) {
+        ring.wait_empty(at);
+        if (ptx::elect()) {
+          ring.expect(at, Load::stage_bytes);
+          Load::load(p, shared + at.stage * Load::stage_bytes, ring.full(at.stage), k, source);
+        }
+        __syncwarp();
+        at.advance();
+      }
+    }
+  }
+
+  EPIFUSE_DEVICE void produce_tile_inputs(int consumer) const {
+    Walk walk(p);
+    WorkTile tile;
+    RingState<Plan::tile_input_stages> at;
+    const auto ring = tile_ring(consumer);
+    for (int index = first_tile(consumer); walk.seek(index, tile); index += tile_step()) {
+      const int row = ptx::warp_uniform(tile.rows[0].first);
+      const int column = ptx::warp_uniform(Load::first_column(tile.column_tile, pingpong ? 0 : consumer));
+      for (int block = 0; block < blocks; ++block) {
+        ring.wait_empty(at);
+        if (ptx::elect()) {
+          ring.expect(at, Epilogue::slot_bytes);
+          Epilogue::load_tile_inputs(p, slots(consumer) + at.stage * Epilogue::slot_bytes, ring.full(at.stage), row,
+                                     column + block * block_columns);
+        }
+        __syncwarp();
+        at.advance();
+      }
+    }
+  }
+
+  EPIFUSE_DEVICE void consume(int consumer) const {
+    Walk walk(p);
+    WorkTile tile;
+    RingState<Plan::stages> at;
+    TileInputs<Plan::tile_input_stages, Epilogue::slot_bytes> tile_inputs{tile_ring(consumer), slots(consumer), {}};
+    const Turns turns{consumer};
+    const auto ring = operands();
+    const int k_tiles = (p.depth + k_tile - 1) / k_tile;
+    const u32 slice = Load::a_bytes + (pingpong ? 0 : consumer * Load::slice_bytes);
+    const bool leader = (threadIdx.x & 31) == 0;
+    if (pingpong) {
+      if (consumer == 1) at.skip(k_tiles);  // the other warpgroup's first tile
+      turns.open();
+    }
+    for (int index = first_tile(consumer); walk.seek(index, tile); index += tile_step()) {
+      Accumulators<typename Plan::Operand, Plan::tile_columns> accumulators;
+      accumulators.clear();
+      if (pingpong) turns.wait();
+      int previous = 0;
+      // The bound stays in the constant bank: kept in a register it is the first thing to spill, into this loop.
+      for (int k = 0; k < p.depth; k += k_tile) {
+        ring.wait_full(at);
+        const u32 stage = shared + at.stage * Load::stage_bytes;
+        ptx::wgmma_fence();
+        accumulators.multiply(stage, stage + slice, k != 0);
+        ptx::wgmma_commit();
+        // One group stays in flight: waiting for none would leave the tensor cores idle in pingpong.
+        if (k != 0) {
+          ptx::wgmma_wait<1>();
+          if (leader) ring.release(previous);
+        }
+        previous = at.stage;
+        at.advance();
+      }
+      if (pingpong) turns.pass();
+      ptx::wgmma_wait<0>();
+      if (leader) ring.release(previous);
+      if (pingpong) at.skip((p.depth + k_tile - 1) / k_tile);
+      accumulators.pin();
+      Epilogue::run(p, tile, accumulators, Load::first_column(tile.column_tile, pingpong ? 0 : consumer), tile_inputs);
+    }
+    if (pingpong) {
+      const int total = walk.total();
+      turns.close(total > worker ? (total - worker + workers - 1) / workers : 0);
+    }
+  }
+
+  // The roles are branches of one if: setmaxnreg counts on it.
+  EPIFUSE_DEVICE void run() const {
+    const int warpgroup = ptx::warp_uniform(threadIdx.x >> 7);
+    init();
+    if (warpgroup == 0) {
+      ptx::give_registers<Plan::registers_producer>();
+      const int warp = ptx::warp_uniform(threadIdx.x >> 5);
+      if (warp == 0) produce_operands();
+      if constexpr (Epilogue::slot_bytes != 0)
+        if (warp == 1 || warp == 2) produce_tile_inputs(warp - 1);
+    } else {
+      ptx::take_registers<Plan::registers_consumer>();
+      consume(warpgroup - 1);
+    }
+  }
+};
+
+template <class Plan, class Epilogue, class Parameters>
+EPIFUSE_DEVICE void gemm_sm90(const Parameters& p) {
+  extern __shared__ __align__(1024) u8 shared[];
+  const GemmSm90<Plan, Epilogue, Parameters> kernel{p, ptx::shared_address(shared), static_cast<int>(blockIdx.x),
+                                                    static_cast<int>(gridDim.x)};
+  kernel.run();
+}
+
+}  // namespace epifuse

@@ -1,0 +1,63 @@
+// Global and shared accesses of a thread. Global stores are predicated inside the instruction: a branch would cut the
+// epilogue into basic blocks and keep the compiler from overlapping its chains. They stream (.cs), because an output is
+// not read again by this kernel and should not push the operands out of L2.
+#pragma once
+
+#include "ptx/types.cuh"
+
+namespace epifuse::ptx {
+
+#define EPIFUSE_STORE(name, suffix, operands, ...)                                                    \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\n@p st.global.cs" suffix " [%0], " operands ";\n}" ::"l"(to), \
+               "r"(static_cast<int>(on)), __VA_ARGS__                                                 \
+               : "memory")
+
+EPIFUSE_DEVICE void store_128(bool on, void* to, u32 a, u32 b, u32 c, u32 d) {
+  EPIFUSE_STORE(128, ".v4.u32", "{%2, %3, %4, %5}", "r"(a), "r"(b), "r"(c), "r"(d));
+}
+EPIFUSE_DEVICE void store_64(bool on, void* to, u32 a, u32 b) {
+  EPIFUSE_STORE(64, ".v2.u32", "{%2, %3}", "r"(a), "r"(b));
+}
+EPIFUSE_DEVICE void store_32(bool on, void* to, u32 a) { EPIFUSE_STORE(32, ".u32", "%2", "r"(a)); }
+EPIFUSE_DEVICE void store_16(bool on, void* to, u32 a) { EPIFUSE_STORE(16, ".u16", "%2", "h"(static_cast<u16>(a))); }
+EPIFUSE_DEVICE void store_8(bool on, void* to, u32 a) { EPIFUSE_STORE(8, ".u8", "%2", "r"(a)); }
+
+#undef EPIFUSE_STORE
+
+EPIFUSE_DEVICE uint4 load_128(const void* from) {
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(from));
+  return v;
+}
+
+EPIFUSE_DEVICE uint2 load_64(const void* from) {
+  uint2 v;
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(from));
+  return v;
+}
+
+EPIFUSE_DEVICE uint4 load_shared_128(u32 from) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(from)
+               : "memory");
+  return v;
+}
+
+EPIFUSE_DEVICE uint2 load_shared_64(u32 from) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(from) : "memory");
+  return v;
+}
+
+// base + index * pitch with a 64-bit result from 32-bit factors, in one instruction.
+EPIFUSE_DEVICE u8* offset(void* base, u32 index, u32 pitch) {
+  u8* at;
+  asm("mad.wide.u32 %0, %1, %2, %3;" : "=l"(at) : "r"(index), "r"(pitch), "l"(base));
+  return at;
+}
+
+}  // namespace epifuse::ptx

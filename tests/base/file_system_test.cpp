@@ -1,0 +1,123 @@
+// The real disk: atomic replacement, refusals that must not hang, and the lock.
+#include "base/file_system.h"
+
+#include <csignal>
+#include <fstream>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
+
+using namespace epifuse;
+using epifuse::test::ScratchDirectory;
+
+TEST_CASE("a file is written, read, listed, renamed and removed") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  const std::string bytes("a\0b\xff", 4);
+  REQUIRE(disk.write_atomically(scratch / "one", bytes));
+  REQUIRE(disk.write_atomically(scratch / "one", bytes + bytes));  // replaced
+  CHECK(*disk.read(scratch / "one") == bytes + bytes);
+  CHECK(*disk.read_part(scratch / "one", 2, 3) == std::string("b\xff"
+                                                              "a",
+                                                              3));
+  CHECK(*disk.read_part(scratch / "one", 6, 100) == bytes.substr(2));
+  CHECK(*disk.read_part(scratch / "one", 1000, 100) == "");
+
+  const FileStatus status = disk.status(scratch / "one");
+  CHECK(status.exists);
+  CHECK(!status.is_directory);
+  CHECK(status.owner == ::geteuid());
+  CHECK(status.mode == 0600);
+  CHECK(status.size == 8);
+
+  REQUIRE(disk.rename(scratch / "one", scratch / "two"));
+  CHECK(*disk.list(scratch.path()) == std::vector<std::string>{"two"});  // and no temporary is left
+  REQUIRE(disk.remove(scratch / "two"));
+  CHECK(!disk.status(scratch / "two").exists);
+}
+
+TEST_CASE("what cannot be read is an error that names the path, and never a wait") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  REQUIRE(::mkfifo((scratch / "pipe").c_str(), 0600) == 0);
+  for (const std::string name : {"missing", "pipe", ""}) {
+    const Result<std::string> bytes = disk.read(scratch / name);
+    REQUIRE(!bytes);
+    CHECK(bytes.error().kind == ErrorKind::environment);
+    CHECK(bytes.error().message.find(scratch / name) != std::string::npos);
+  }
+  CHECK(!disk.read("/dev/zero"));
+}
+
+TEST_CASE("a write that fails leaves the old file and no temporary") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  // A directory of that name refuses the rename, also for root, for whom permissions do not count.
+  REQUIRE(disk.make_directories(scratch / "taken/inside"));
+  CHECK(!disk.write_atomically(scratch / "taken", "new"));
+  CHECK(*disk.list(scratch.path()) == std::vector<std::string>{"taken"});
+  CHECK(!disk.write_atomically(scratch / "nowhere/file", "new"));
+}
+
+TEST_CASE("directories are private, may exist, and are not made through a file") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  REQUIRE(disk.make_directories(scratch / "a/b/c"));
+  REQUIRE(disk.make_directories(scratch / "a/b/c"));
+  CHECK(disk.status(scratch / "a/b").mode == 0700);
+  REQUIRE(disk.write_atomically(scratch / "file", ""));
+  const Status made = disk.make_directories(scratch / "file/below");
+  REQUIRE(!made);
+  CHECK(made.error().message.find("file") != std::string::npos);
+}
+
+TEST_CASE("the status of a link is the link's own") {
+  const ScratchDirectory scratch;
+  REQUIRE(::symlink("/etc", (scratch / "link").c_str()) == 0);
+  const FileStatus status = real_file_system().status(scratch / "link");
+  CHECK(status.exists);
+  CHECK(status.is_symlink);
+  CHECK(!status.is_directory);
+}
+
+TEST_CASE("a lock excludes and leaves no file") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  {
+    const auto first = disk.try_lock(scratch / "lock");
+    REQUIRE(first);
+    REQUIRE(*first != nullptr);
+    const auto second = disk.try_lock(scratch / "lock");
+    REQUIRE(second);
+    CHECK(*second == nullptr);
+  }
+  CHECK(disk.list(scratch.path())->empty());
+  CHECK(*disk.try_lock(scratch / "lock") != nullptr);
+  CHECK(!disk.try_lock(scratch / "nowhere/lock"));
+}
+
+TEST_CASE("a lock ends with the process that holds it, however that ends") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  int ready[2];
+  REQUIRE(::pipe(ready) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto lock = disk.try_lock(scratch / "lock");
+    const char held = lock && *lock ? 'y' : 'n';
+    (void)!::write(ready[1], &held, 1);
+    ::pause();
+  }
+  char held = 0;
+  REQUIRE(::read(ready[0], &held, 1) == 1);
+  REQUIRE(held == 'y');
+  CHECK(*disk.try_lock(scratch / "lock") == nullptr);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  CHECK(*disk.try_lock(scratch / "lock") != nullptr);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}

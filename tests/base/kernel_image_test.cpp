@@ -1,0 +1,68 @@
+// KernelImage: to bytes and back, and every damaged form of the bytes.
+#include "base/kernel_image.h"
+
+#include "tests/support/catch.h"
+#include "tests/support/sample_recipe.h"
+
+using namespace epifuse;
+
+namespace {
+
+KernelImage sample() {
+  KernelImage image;
+  image.cubin = std::string(
+      "\x7f"
+      "ELF\0binary\xff",
+      12);
+  image.recipe = test::sample_recipe();
+  image.registers = 168;
+  image.spill_bytes = 24;
+  image.wgmma_serialized = true;
+  image.warnings = {"spills 24 bytes", "\xc3\xa9"};
+  return image;
+}
+
+}  // namespace
+
+TEST_CASE("an image survives its bytes") {
+  const KernelImage image = sample();
+  const std::string bytes = image.to_bytes();
+  const auto back = KernelImage::from_bytes(bytes);
+  REQUIRE(back);
+  CHECK(back->cubin == image.cubin);
+  CHECK(back->recipe.to_json() == image.recipe.to_json());
+  CHECK(back->registers == 168);
+  CHECK(back->spill_bytes == 24);
+  CHECK(back->wgmma_serialized);
+  CHECK(back->warnings == image.warnings);
+  CHECK(back->to_bytes() == bytes);
+}
+
+TEST_CASE("the cubin starts where a mapped file may hand it to the driver") {
+  const KernelImage image = sample();
+  const std::string bytes = image.to_bytes();
+  CHECK((bytes.size() - image.cubin.size()) % 16 == 0);
+  CHECK(bytes.substr(bytes.size() - image.cubin.size()) == image.cubin);
+}
+
+TEST_CASE("damaged bytes are refused") {
+  const std::string bytes = sample().to_bytes();
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    REQUIRE_FALSE(KernelImage::from_bytes(std::string_view(bytes).substr(0, length)));
+  }
+  CHECK_FALSE(KernelImage::from_bytes(bytes + "x"));
+  // Each byte of the header and the metadata in turn: refused, or (inside a text or a number) read as something valid.
+  const size_t metadata_end = bytes.size() - sample().cubin.size();
+  for (size_t at = 0; at < metadata_end; ++at) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
+    const auto image = KernelImage::from_bytes(damaged);
+    if (at < 24) REQUIRE_FALSE(image);
+    if (image) REQUIRE(image->recipe.validate());
+  }
+  std::string other_version = bytes;
+  other_version[8] = 9;
+  const auto image = KernelImage::from_bytes(other_version);
+  REQUIRE_FALSE(image);
+  CHECK(image.error().message == "kernel image: version 9, this build reads 1");
+}
