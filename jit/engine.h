@@ -5,10 +5,8 @@
 // immutable and shared. Nothing here is needed on a launch's way: a BoundCall (runtime/bind.h) launches by itself.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,17 +18,14 @@
 #include "cache/kernel_cache.h"
 #include "compiler/compiler.h"
 #include "compiler/toolchain/toolchain.h"
+#include "jit/artifact_store.h"
 #include "runtime/bind.h"
 #include "runtime/device.h"
 #include "runtime/module.h"
 
 namespace epifuse::jit {
 
-// Where an image came from, for `compile --json` and the log.
-enum class From { memory, disk, toolchain };
-std::string_view from_name(From from);
-
-// Another plan that was tried first and refused, and why ("spills 48 bytes").
+// Another plan that was tried and refused, and why ("spills 48 bytes").
 struct RefusedPlan {
   std::string schedule;
   std::string reason;
@@ -43,38 +38,46 @@ struct CompiledKernel {
   std::string ptx;  // only when it was compiled just now
   std::string key;  // artifact key: the entry's file name
   From from = From::toolchain;
-  std::vector<RefusedPlan> refused;  // plans before it, in order
+  std::vector<RefusedPlan> refused;  // the others that were tried, in order
   double milliseconds = 0;           // spec to image, in this call
+
+  std::string schedule() const;                      // of the plan taken: "pingpong 128x192"
+  std::vector<runtime::NamedInteger> dims() const;   // the numbers that a call is bound with (Arguments::dims)
 };
+using CompiledKernelPtr = std::shared_ptr<const CompiledKernel>;
 
 struct LoadedKernel {
-  std::shared_ptr<const CompiledKernel> compiled;
+  CompiledKernelPtr compiled;
   runtime::ModulePtr module;
 };
 
 struct EngineOptions {
   Settings settings;
   LogSink log;
-  bool read_cache = true, write_cache = true;
+  bool read_cache = true;   // false: nothing on disk is looked at or written; kernels are kept in memory
+  bool write_cache = true;  // false: what is compiled is not stored
 };
 
 class Engine {
  public:
-  // `toolchain`, `disk` and (where there is one) `driver` may be fakes. A missing driver is no error until load().
+  // Toolchain and disk may be fakes. `disk` must outlive the engine.
   Engine(EngineOptions options, std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk);
-  // With NVRTC, the real disk, and the settings of the environment.
-  static Result<std::shared_ptr<Engine>> from_environment(LogSink log);
+  ~Engine();
+  // With NVRTC, the real disk, and the settings of the environment. Without a sink, stderr at the level that is set.
+  static Result<std::shared_ptr<Engine>> from_environment(LogSink log = nullptr);
 
   // Plans, then for each plan in order: looks into the cache, else compiles. A plan that spills or serialises wgmma is
   // left (a redirect in the cache remembers that) and the next is taken; when all do, the one that spills least is
-  // compiled with a warning. Mistakes in the spec are in the diagnostics; other failures are the Result's error. An
-  // empty optional goes with diagnostics.
-  Result<std::optional<std::shared_ptr<const CompiledKernel>>> compile(const Program& program, std::string_view kernel,
-                                                                       const CompilerOptions& options,
-                                                                       Diagnostics& diagnostics);
+  // used with a warning. Mistakes in the spec are in the diagnostics; other failures are the Result's error. An empty
+  // optional goes with diagnostics.
+  Result<std::optional<CompiledKernelPtr>> compile(const Program& program, std::string_view kernel,
+                                                   const CompilerOptions& options, Diagnostics& diagnostics);
+
+  // Compiles a CUDA text that is no spec's, through the same cache.
+  Result<KernelImage> compile_text(const toolchain::CompileRequest& request, const LaunchRecipe& recipe);
 
   // Loads onto the device; once for each kernel and device, however many threads ask.
-  Result<LoadedKernel> load(std::shared_ptr<const CompiledKernel> compiled, const runtime::DevicePtr& device);
+  Result<LoadedKernel> load(CompiledKernelPtr compiled, const runtime::DevicePtr& device);
 
   // Toolchain calls of this engine so far: tests and `--json` count them.
   int toolchain_calls() const;
@@ -83,7 +86,7 @@ class Engine {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace epifuse::jit

@@ -102,6 +102,7 @@ class Emitter {
     line("  static constexpr int stages = {};", s.stages);
     line("  static constexpr int tile_input_stages = {};", s.tile_input_stages);
     line("  static constexpr u32 shared_bytes = {};", plan_.shared_bytes);
+    line("  static constexpr u32 scratch_bytes = {};", plan_.scratch_bytes);
     line("  static constexpr int registers_producer = {};", s.registers_producer);
     line("  static constexpr int registers_consumer = {};", s.registers_consumer);
     line("  static constexpr Groups groups = Groups::{};", groups);
@@ -121,19 +122,68 @@ class Emitter {
     value_functions();
     line("  template <class Accumulators, class Inputs>");
     line("  static EPIFUSE_DEVICE void run(const Parameters& p, const Tile<Plan::places>& tile, Accumulators& sums,");
-    line("                                 int first_column, Inputs& inputs) {{");
+    line("                                 int first_column, Inputs& inputs, u32 scratch) {{");
     line("    const Lane lane = Lane::now();");
     std::set<int> places;
     for (const Sink& sink : plan_.epilogue.sinks) places.insert(sink.place);
     for (const int place : places) line("    const OwnRows rows_{}(lane, tile.rows[{}]);", place, place);
     tile_loads();
+    open_scales();
     line("#pragma unroll{}", plan_.schedule.rolled ? " 1" : "");
     line("    for (int block = 0; block < {}; ++block) {{", blocks());
     line("      const OwnColumns columns(lane, first_column + block * block_columns, p.columns);");
     block_loads();
     for (const auto& [values, sinks] : sinks_by_value()) store(values, sinks);
     if (plan_.schedule.rolled) line("      sums.shift();");
-    line("    }}\n  }}\n}};\n");
+    line("    }}");
+    flush_scales();
+    line("  }}\n}};\n");
+  }
+
+  static bool is_mx(const Sink& sink) { return sink.kind == SinkKind::mx_rows || sink.kind == SinkKind::mx_transposed; }
+  std::string scales_name(const Sink& sink, size_t part) const {
+    return fmt::format("scales_{}_{}", output_tensor(sink).name, part);
+  }
+  static bool stages_scales(const Sink& sink) { return sink.kind == SinkKind::mx_transposed && sink.gathered_scales > 1; }
+
+  // What gathers scale bytes over the blocks of the tile.
+  void open_scales() {
+    bool staged = false;
+    for (const Sink& sink : plan_.epilogue.sinks) {
+      if (!is_mx(sink)) continue;
+      for (size_t part = 0; part < sink.values.size(); ++part) {
+        const std::string name = scales_name(sink, part);
+        if (stages_scales(sink))
+          line("    const GatheredColumnScales {}{{scratch + {}}};", name,
+               sink.scratch + static_cast<int>(part) * plan_.part_tile() * 4);
+        else if (sink.kind == SinkKind::mx_transposed)
+          line("    SingleColumnScales {};", name);
+        else if (sink.gathered_scales > 1)
+          line("    GatheredRowScales<{}> {};", sink.gathered_scales, name);
+        else
+          line("    SingleRowScales {};", name);
+      }
+      staged = staged || stages_scales(sink);
+    }
+    if (staged) line("    GatheredColumnScales::sync();  // the bytes of the tile before have been read");
+  }
+
+  void flush_scales() {
+    bool staged = false;
+    for (const Sink& sink : plan_.epilogue.sinks) staged = staged || stages_scales(sink);
+    if (!staged) return;
+    line("    GatheredColumnScales::sync();");
+    line("    for (int index = ptx::thread_index_now() & 127; index < {}; index += 128) {{", plan_.part_tile());
+    line("      const int column = first_column + index;");
+    for (const Sink& sink : plan_.epilogue.sinks) {
+      if (!stages_scales(sink)) continue;
+      const std::string& name = output_tensor(sink).name;
+      for (size_t part = 0; part < sink.values.size(); ++part)
+        line("      {}.flush(p.out_{}_scale, p.pitch_{}_scale, tile.rows[{}], column < p.columns, {}, index);",
+             scales_name(sink, part), name, name, sink.place,
+             column_in(sink.values.size() == 2, static_cast<int>(part), "column"));
+    }
+    line("    }}");
   }
 
   int blocks() const { return plan_.part_tile() / lowering::block_columns; }
@@ -185,8 +235,7 @@ class Emitter {
           break;
         case Broadcast::row:
           line("    float {}[own_rows];", local(in));
-          line("    load_rows<{}>({}, p.in_{}, lane, tile.rows[{}], {});", tag(tensor), local(in), tensor.name, in.place,
-               in.place == 0 ? "p.capacity" : "tile.rows[0].first + tile_rows");
+          line("    load_rows<{}>({}, p.in_{}, lane, tile.rows[0], p.capacity);", tag(tensor), local(in), tensor.name);
           break;
         default: break;
       }
@@ -310,9 +359,9 @@ class Emitter {
         break;
       case SinkKind::mx_rows:
       case SinkKind::mx_transposed:
-        line("      {}<{}>(value{}, p.out_{}, p.pitch_{}, p.out_{}_scale, p.pitch_{}_scale, lane, {}, columns, {});",
+        line("      {}<{}>(value{}, p.out_{}, p.pitch_{}, p.out_{}_scale, p.pitch_{}_scale, {}, lane, {}, columns, {}, block);",
              sink.kind == SinkKind::mx_rows ? "store_rows_mx" : "store_transposed_mx", storage_name(tensor.type.element),
-             part, name, name, name, name, rows, column);
+             part, name, name, name, name, scales_name(sink, static_cast<size_t>(part)), rows, column);
         break;
     }
   }

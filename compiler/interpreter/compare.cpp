@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/ensure.h"
-#include "compiler/interpreter/numbers.h"
+#include "base/numbers.h"
 #include "compiler/interpreter/parallel.h"
 #include "compiler/interpreter/quantiser.h"
 #include "compiler/interpreter/stored_ranges.h"

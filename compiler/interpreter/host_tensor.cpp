@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/ensure.h"
-#include "compiler/interpreter/numbers.h"
+#include "base/numbers.h"
 
 namespace epifuse::interpreter {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/ensure.h"
-#include "compiler/interpreter/numbers.h"
+#include "base/numbers.h"
 #include "compiler/interpreter/parallel.h"
 #include "compiler/interpreter/quantiser.h"
 #include "compiler/interpreter/stored_ranges.h"

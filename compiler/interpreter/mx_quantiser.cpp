@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/ensure.h"
-#include "compiler/interpreter/numbers.h"
+#include "base/numbers.h"
 
 namespace epifuse::interpreter {
 namespace {

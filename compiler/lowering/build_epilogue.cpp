@@ -140,9 +140,8 @@ class Builder {
       made.broadcast = Broadcast::scalar;
     } else if (rank == 1 && is_group(shape[0])) {
       made.broadcast = Broadcast::group;
-    } else if (rank == 1 && is_rows(shape[0])) {
+    } else if (rank == 1 && shape[0] == gemm_.rows) {
       made.broadcast = Broadcast::row;
-      made.place = place_of(shape[0]);
     } else if (rank == 1 && columns_at(0)) {
       made.broadcast = Broadcast::column;
     } else if (rank == 2 && is_group(shape[0]) && columns_at(1)) {

@@ -63,7 +63,7 @@ class Writer {
   // Bytes that stores and copies of this buffer need its pointer and pitch to be a multiple of.
   int alignment_of(const ir::Buffer& buffer) const {
     if (buffer.role == TensorRole::group_sizes) return storage_bits(buffer.storage) / 8;
-    if (buffer.name != buffer.tensor) return 1;  // scales are stored byte by byte
+    if (buffer.name != buffer.tensor) return gathered_scales(buffer.tensor);
     if (buffer.role == TensorRole::input) {
       const bool scalar_reads = std::any_of(
           plan_.epilogue.inputs.begin(), plan_.epilogue.inputs.end(), [&](const EpilogueInput& in) {
@@ -81,6 +81,12 @@ class Writer {
       return 4 * bytes;
     }
     return 16;
+  }
+
+  int gathered_scales(const std::string& tensor) const {
+    for (const Sink& sink : plan_.epilogue.sinks)
+      if (graph_.outputs[static_cast<size_t>(sink.output)].tensor.name == tensor) return sink.gathered_scales;
+    return 1;
   }
 
   void add_buffers() {

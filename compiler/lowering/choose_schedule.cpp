@@ -86,6 +86,30 @@ double cost_of(const KernelPlan& plan, int64_t depth) {
 
 int rounded(int bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
+// Which scale bytes can be stored together under this schedule (Sink::gathered_scales).
+void gather_scales(KernelPlan& plan) {
+  const int blocks = plan.part_tile() / block_columns;
+  plan.scratch_bytes = 0;
+  for (Sink& sink : plan.epilogue.sinks) {
+    sink.gathered_scales = 1;
+    if (sink.kind == SinkKind::mx_rows) {
+      // The pitch is the number of blocks in a row; a half of a doubled output begins at a multiple of its own blocks.
+      const int64_t row_blocks = plan.ragged_columns ? 1 : plan.gemm.part_columns / block_columns;
+      const bool dealt = sink.values.size() == 2 && plan.deal != Deal::halves;
+      for (const int width : {4, 2})
+        if (!dealt && blocks % width == 0 && row_blocks % width == 0) {
+          sink.gathered_scales = width;
+          break;
+        }
+    } else if (sink.kind == SinkKind::mx_transposed &&
+               plan.places[static_cast<size_t>(sink.place)].alignment % tile_rows == 0) {
+      sink.gathered_scales = 4;
+      sink.scratch = plan.scratch_bytes;
+      plan.scratch_bytes += static_cast<int>(sink.values.size()) * plan.part_tile() * 4;
+    }
+  }
+}
+
 // Lays out the shared memory with as many stages as fit. False when not even two do.
 bool place_buffers(KernelPlan& plan, int most_stages) {
   Schedule& schedule = plan.schedule;
@@ -95,7 +119,7 @@ bool place_buffers(KernelPlan& plan, int most_stages) {
   const int slots = slot * schedule.tile_input_stages;
   auto total = [&](int stages) {
     return stages * (stage + barrier_bytes_per_stage) +
-           2 * (slots + schedule.tile_input_stages * barrier_bytes_per_stage);
+           2 * (slots + plan.scratch_bytes + schedule.tile_input_stages * barrier_bytes_per_stage);
   };
   int stages = most_stages;
   while (stages > 1 && total(stages) > plan.target.shared_bytes_per_block) --stages;
@@ -111,6 +135,8 @@ bool place_buffers(KernelPlan& plan, int most_stages) {
   put("operand stages", stages * stage);
   put("tile inputs of consumer 0", slots);
   put("tile inputs of consumer 1", slots);
+  put("epilogue of consumer 0", plan.scratch_bytes);
+  put("epilogue of consumer 1", plan.scratch_bytes);
   put("operand barriers", stages * barrier_bytes_per_stage);
   put("tile input barriers", 2 * schedule.tile_input_stages * barrier_bytes_per_stage);
   plan.shared_bytes = at;
@@ -140,6 +166,7 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
       refused = "a full-tile input whose columns are dealt out in pieces";
       continue;
     }
+    gather_scales(plan);
     if (!place_buffers(plan, candidate.most_stages)) {
       refused = fmt::format("full-tile inputs of {} bytes for each block leave no room for two operand stages in {} bytes",
                             plan.slot_bytes, plan.target.shared_bytes_per_block);

@@ -60,7 +60,6 @@ struct EpilogueInput {
   bool per_group = false;  // column: the tensor has a leading group dimension
   bool doubled = false;    // over the columns of both halves
   int part = 0;            // doubled: which half
-  int place = 0;           // row, tile: where its rows lie
 };
 
 // A scalar expression node; arguments come before their users.
@@ -81,6 +80,10 @@ struct Sink {
   SinkKind kind = SinkKind::rows;
   std::vector<int> values;
   int place = 0;
+  // mx kinds: scale bytes that are stored at once. Along rows 1, 2 or 4 blocks of a row; transposed 1, or the 4 blocks
+  // of a column, which meet in shared memory at `scratch` (bytes from the epilogue's; one region for each value).
+  int gathered_scales = 1;
+  int scratch = 0;
 };
 
 struct Epilogue {
@@ -96,7 +99,7 @@ struct Schedule {
   int stages = 6;
   int tile_input_stages = 1;     // slots of the ring for full-tile inputs, for each consumer warpgroup
   bool rolled = true;            // the epilogue's loop over blocks is a loop
-  int registers_producer = 40, registers_consumer = 232;
+  int registers_producer = 24, registers_consumer = 240;
   int band = 8;                  // column tiles that a wave covers before it goes down
 
   int slices() const { return cooperative ? 2 : 1; }
@@ -120,6 +123,7 @@ struct KernelPlan {
   bool checked_pairs = false;  // the weight's rows per group are no multiple of 32
   bool ragged_columns = false; // the columns of a part are no multiple of 32
   int slot_bytes = 0;          // full-tile inputs of one block
+  int scratch_bytes = 0;       // of each consumer warpgroup's epilogue
   std::vector<SharedBuffer> shared;
   int shared_bytes = 0;
   double cost = 0;             // the cost model's, in cycles of one multiprocessor for one row of tiles; less is better

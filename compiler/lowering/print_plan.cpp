@@ -79,6 +79,7 @@ std::string print(const ir::Graph& graph, const KernelPlan& plan) {
     out += fmt::format("sink {} {} {} place {} from", sink_name(sink.kind), tensor.name, ir::print_type(tensor.type),
                        sink.place);
     for (const int value : sink.values) out += fmt::format(" %{}", value);
+    if (sink.gathered_scales > 1) out += fmt::format(", {} scales at once", sink.gathered_scales);
     out += "\n";
   }
   for (const SharedBuffer& buffer : plan.shared)

@@ -145,13 +145,18 @@ class Parser {
         }
       }
       names_.clear();
+      const bool is_list = next == TokenKind::key_dim || next == TokenKind::key_dyn;
       guarded(
           [&] {
             ast::Statement statement = this->statement();
             tokens_.expect_line_end();
             kernel.statements.push_back(std::move(statement));
           },
-          [&] { kernel.statements.push_back(ast::Broken{names_}); });
+          [&] {
+            if (is_list)
+              for (ast::Name& name : tokens_.names_in_line()) names_.push_back(std::move(name));
+            kernel.statements.push_back(ast::Broken{names_});
+          });
     }
     guarded([&] { tokens_.take(); tokens_.expect_line_end(); }, [] {});
   }

@@ -58,6 +58,10 @@ void TokenStream::skip_newlines() {
 void TokenStream::fail_expected(std::string_view what, std::string hint) {
   const Token& token = peek();
   if (token.kind == TokenKind::invalid) throw SyntaxErrorReported{};
+  if (const size_t next = swallowed_statement(); next < at_) {
+    const Token& before = tokens_[next - 2];  // and the line's end
+    fail({file_, before.offset + before.length, 1}, "a bracket is open at the end of the line", std::move(hint));
+  }
   // At the end of a line the place that lacks something is behind the last token, not on the next line.
   const bool on_next_line = at_ > statement_ && starts_line(at_);  // inside a bracket that was not closed
   const bool at_end = token.kind == TokenKind::newline || token.kind == TokenKind::end || on_next_line;
@@ -94,11 +98,24 @@ bool TokenStream::looks_like_statement(size_t index) const {
   return false;
 }
 
+// The first line since the statement began that looks like a new one; beyond the position: none.
+size_t TokenStream::swallowed_statement() const {
+  size_t index = statement_ + 1;
+  while (index <= at_ && !(starts_line(index) && looks_like_statement(index))) ++index;
+  return index;
+}
+
+std::vector<ast::Name> TokenStream::names_in_line() const {
+  std::vector<ast::Name> names;
+  for (size_t i = at_; tokens_[i].kind != TokenKind::newline && tokens_[i].kind != TokenKind::end; ++i)
+    if (tokens_[i].kind == TokenKind::name) names.push_back({std::string(text(tokens_[i])), span(tokens_[i])});
+  return names;
+}
+
 void TokenStream::recover() {
   brackets_ = 0;
-  for (size_t i = statement_ + 1; i <= at_; ++i) {
-    if (!starts_line(i) || !looks_like_statement(i)) continue;
-    at_ = i;
+  if (const size_t next = swallowed_statement(); next <= at_) {
+    at_ = next;
     return;
   }
   const bool stopped_at_line_start = at_ > statement_ && starts_line(at_);

@@ -44,6 +44,8 @@ class TokenStream {
   // on to the next line.
   void begin_statement();
   void recover();
+  // The names from here to the end of the line, which stay: what a list that went wrong was about to define.
+  std::vector<ast::Name> names_in_line() const;
 
   Span span(const Token& token) const { return {file_, token.offset, token.length}; }
   Span span_from(size_t offset) const;  // from there to the end of the last token taken
@@ -59,6 +61,7 @@ class TokenStream {
  private:
   bool starts_line(size_t index) const;
   bool looks_like_statement(size_t index) const;
+  size_t swallowed_statement() const;
 
   std::shared_ptr<const SourceFile> file_;
   Diagnostics& diagnostics_;

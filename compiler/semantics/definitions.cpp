@@ -70,6 +70,8 @@ class Collector {
       owners_[name.text] = name.where;
       return true;
     }
+    // Whoever uses it meant this definition.
+    if (owners_.count(name.text) == 0) definitions_.broken.push_back(name.text);
     return false;
   }
 

@@ -11,6 +11,7 @@
 
 #include "epilogue/place.cuh"
 #include "epilogue/storage.cuh"
+#include "ptx/sync.cuh"
 
 namespace epifuse {
 
@@ -51,15 +52,68 @@ EPIFUSE_DEVICE float magnitude_of_4(float a, float b, float c, float d) {
 
 EPIFUSE_DEVICE u32 max_over(u32 v, int lane_mask) { return ptx::max_u16x2(v, __shfl_xor_sync(~0u, v, lane_mask)); }
 
-// codes[row, column] and scales[row, column / 32]; pitches in elements.
-template <class Element>
-EPIFUSE_DEVICE void store_rows_mx(const Block& block, void* codes, i64 pitch, void* scale_bytes, i64 scale_pitch,
-                                  const Lane& lane, const OwnRows& rows, const OwnColumns& columns, int column) {
+// Where scale bytes go. A byte by itself costs a whole 32-byte sector of L2 traffic, so bytes that are neighbours in memory
+// are gathered where alignment allows it; the Single forms serve the rest.
+
+struct SingleRowScales {
+  EPIFUSE_DEVICE void put(void* base, i64 pitch, const Lane& lane, const OwnRows& rows, bool on, int block_column, int,
+                          u32 byte) {
+    ptx::store_8(on && rows.has(lane.l), static_cast<u8*>(base) + (rows.first + lane.l) * pitch + block_column, byte);
+  }
+};
+
+// `width` (2 or 4) blocks of a row at once: the tile's first block, the blocks of a row and the pitch are multiples of it.
+template <int width>
+struct GatheredRowScales {
+  u32 word = 0;
+
+  EPIFUSE_DEVICE void put(void* base, i64 pitch, const Lane& lane, const OwnRows& rows, bool on, int block_column, int block,
+                          u32 byte) {
+    word = (word >> 8) | (byte << (8 * (width - 1)));
+    if (block % width != width - 1) return;
+    u8* to = static_cast<u8*>(base) + (rows.first + lane.l) * pitch + (block_column - (width - 1));
+    if constexpr (width == 2)
+      ptx::store_16(on && rows.has(lane.l), to, word);
+    else
+      ptx::store_32(on && rows.has(lane.l), to, word);
+  }
+};
+
+struct SingleColumnScales {
+  EPIFUSE_DEVICE void put(void* base, i64 pitch, const Lane&, const OwnRows& rows, bool on, int column, int, u32 byte) {
+    ptx::store_8(on, static_cast<u8*>(base) + column * pitch + (rows.first >> 5), byte);
+  }
+};
+
+// The four warps' bytes of a column through shared memory (4 bytes for each of the tile's columns), stored at once by
+// flush(). The place starts at multiples of 128 rows, and the pitch is a multiple of 4.
+struct GatheredColumnScales {
+  u32 scratch;
+
+  // Between a tile's bytes and the next one's, and between the last put() and flush().
+  static EPIFUSE_DEVICE void sync() {
+    ptx::named_barrier_sync(5 + (ptx::thread_index_now() >> 7), 128);  // barriers 6 and 7, of one warpgroup each
+  }
+  EPIFUSE_DEVICE void put(void*, i64, const Lane& lane, const OwnRows&, bool, int, int column_in_tile, u32 byte) const {
+    ptx::store_shared_8(scratch + 4 * column_in_tile + lane.warp, byte);
+  }
+  // By the thread of column `index` of the tile; `column` is its place in the buffer.
+  EPIFUSE_DEVICE void flush(void* base, i64 pitch, const Rows& rows, bool on, int column, int index) const {
+    ptx::store_32(on, static_cast<u8*>(base) + column * pitch + (rows.first >> 5),
+                  ptx::load_shared_32(scratch + 4 * index));
+  }
+};
+
+// codes[row, column] and scales[row, column / 32]; pitches in elements. `block`: index of the block in the tile's part.
+template <class Element, class Scales>
+EPIFUSE_DEVICE void store_rows_mx(const Block& block_values, void* codes, i64 pitch, void* scale_bytes, i64 scale_pitch,
+                                  Scales& gathered, const Lane& lane, const OwnRows& rows, const OwnColumns& columns,
+                                  int column, int block) {
   using M = Mx<Element>;
   u32 t[own_rows];
 #pragma unroll
   for (int i = 0; i < own_rows; ++i) {
-    const float(&v)[own_columns] = block.v[i];
+    const float(&v)[own_columns] = block_values.v[i];
     t[i] = M::magnitude(ptx::max_nan(magnitude_of_4(v[0], v[1], v[2], v[3]), magnitude_of_4(v[4], v[5], v[6], v[7])));
   }
   u32 low = t[0] | t[1] << 16, high = t[2] | t[3] << 16;  // four lanes share a row
@@ -70,16 +124,15 @@ EPIFUSE_DEVICE void store_rows_mx(const Block& block, void* codes, i64 pitch, vo
   M::scales(high, bytes_high, inverse_high);
 
   // Lane l stores the byte of row l.
-  const u32 mine = (lane.l & 2 ? bytes_high : bytes_low) >> (lane.l & 1 ? 16 : 0);
-  ptx::store_8(columns.block_exists && rows.has(lane.l),
-               static_cast<u8*>(scale_bytes) + (rows.first + lane.l) * scale_pitch + column / block_columns, mine);
+  const u32 mine = (lane.l & 2 ? bytes_high : bytes_low) >> (lane.l & 1 ? 16 : 0) & 0xff;
+  gathered.put(scale_bytes, scale_pitch, lane, rows, columns.block_exists, column / block_columns, block, mine);
 
   const float inverse[own_rows] = {ptx::bf16_low(inverse_low), ptx::bf16_high(inverse_low), ptx::bf16_low(inverse_high),
                                    ptx::bf16_high(inverse_high)};
   u8* at = static_cast<u8*>(codes) + rows.first * pitch + column;
 #pragma unroll
   for (int i = 0; i < own_rows; ++i) {
-    const float(&v)[own_columns] = block.v[i];
+    const float(&v)[own_columns] = block_values.v[i];
     const float s = inverse[i];
     ptx::store_64(columns.exist && rows.has(i), ptx::offset(at, i, static_cast<u32>(pitch)),
                   M::pack4(v[0] * s, v[1] * s, v[2] * s, v[3] * s), M::pack4(v[4] * s, v[5] * s, v[6] * s, v[7] * s));
@@ -88,17 +141,18 @@ EPIFUSE_DEVICE void store_rows_mx(const Block& block, void* codes, i64 pitch, vo
 
 // codes[column, row] and scales[column, row / 32]; pitches in elements. Rows that do not exist are zero in the block. The
 // place starts at multiples of 32 rows, and so does its limit.
-template <class Element>
-EPIFUSE_DEVICE void store_transposed_mx(const Block& block, void* codes, i64 pitch, void* scale_bytes, i64 scale_pitch,
-                                        const Lane& lane, const OwnRows& rows, const OwnColumns& columns, int column) {
+template <class Element, class Scales>
+EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, i64 pitch, void* scale_bytes,
+                                        i64 scale_pitch, Scales& gathered, const Lane& lane, const OwnRows& rows,
+                                        const OwnColumns& columns, int column, int block) {
   using M = Mx<Element>;
+  const auto& v = block_values.v;
   u32 t[own_columns / 2];  // magnitudes of column pairs, over the thread's rows
 #pragma unroll
   for (int j = 0; j < own_columns / 2; ++j) {
-    const float even = magnitude_of_4(block.v[0][2 * j], block.v[1][2 * j], block.v[2][2 * j], block.v[3][2 * j]);
-    const float odd =
-        magnitude_of_4(block.v[0][2 * j + 1], block.v[1][2 * j + 1], block.v[2][2 * j + 1], block.v[3][2 * j + 1]);
-    t[j] = M::magnitude(even) | M::magnitude(odd) << 16;
+    const int c = 2 * j;
+    t[j] = M::magnitude(magnitude_of_4(v[0][c], v[1][c], v[2][c], v[3][c])) |
+           M::magnitude(magnitude_of_4(v[0][c + 1], v[1][c + 1], v[2][c + 1], v[3][c + 1])) << 16;
   }
   // Eight lanes (q) share a column. A reduce-scatter leaves lane q with pair j = 2 * (q & 1) + (q >> 1 & 1).
   const bool second = lane.q & 1, odd_pair = lane.q & 2;
@@ -115,8 +169,8 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block, void* codes, i64 pit
   const bool on = columns.exist && rows.has(0);
   // Lanes q and q + 4 hold the same pair: each stores one byte of it.
   const int own = 4 * (lane.q & 1) + (lane.q & 2) + (lane.q >> 2);
-  ptx::store_8(on, static_cast<u8*>(scale_bytes) + (column + own) * scale_pitch + (rows.first >> 5),
-               lane.q & 4 ? bytes >> 16 : bytes);
+  gathered.put(scale_bytes, scale_pitch, lane, rows, on, column + own,
+               block * block_columns + lane.first_column() + own, (lane.q & 4 ? bytes >> 16 : bytes) & 0xff);
 
   const int holders = (lane.q & 4) * 4 + lane.l;
   u8* at = static_cast<u8*>(codes) + column * pitch + rows.first;
@@ -126,9 +180,9 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block, void* codes, i64 pit
     const float a = ptx::bf16_low(both), b = ptx::bf16_high(both);
     const int c = 2 * j;
     ptx::store_32(on, ptx::offset(at, c, static_cast<u32>(pitch)),
-                  M::pack4(block.v[0][c] * a, block.v[1][c] * a, block.v[2][c] * a, block.v[3][c] * a));
+                  M::pack4(v[0][c] * a, v[1][c] * a, v[2][c] * a, v[3][c] * a));
     ptx::store_32(on, ptx::offset(at, c + 1, static_cast<u32>(pitch)),
-                  M::pack4(block.v[0][c + 1] * b, block.v[1][c + 1] * b, block.v[2][c + 1] * b, block.v[3][c + 1] * b));
+                  M::pack4(v[0][c + 1] * b, v[1][c + 1] * b, v[2][c + 1] * b, v[3][c + 1] * b));
   }
 }
 

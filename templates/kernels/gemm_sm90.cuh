@@ -7,9 +7,9 @@
 //                many stages as the ring holds.
 //
 // Plan      tile_columns, parts, slices (1 pingpong, 2 cooperative), stages, tile_input_stages, registers_producer,
-//           registers_consumer, Operand, and what pipeline/tile_walk.cuh and tile/operands.cuh name.
+//           registers_consumer, scratch_bytes (of each consumer warpgroup's epilogue), Operand, and what pipeline/tile_walk.cuh and tile/operands.cuh name.
 // Epilogue  slot_bytes (full-tile inputs of one block, 0: none), load_tile_inputs(p, slot, full, row, column),
-//           run(p, tile, accumulators, first_column, tile_inputs).
+//           run(p, tile, accumulators, first_column, tile_inputs, scratch).
 #pragma once
 
 #include "epilogue/tile_inputs.cuh"
@@ -31,7 +31,8 @@ struct GemmSm90 {
   static constexpr int blocks = Load::part_columns / block_columns;
   static constexpr u32 slots_bytes = Epilogue::slot_bytes * Plan::tile_input_stages;  // of one consumer warpgroup
   static constexpr u32 slots_at = Plan::stages * Load::stage_bytes;
-  static constexpr u32 barriers_at = slots_at + 2 * slots_bytes;
+  static constexpr u32 scratch_at = slots_at + 2 * slots_bytes;
+  static constexpr u32 barriers_at = scratch_at + 2 * Plan::scratch_bytes;
   static constexpr u32 shared_bytes =
       barriers_at + Ring<Plan::stages>::barrier_bytes + 2 * Ring<Plan::tile_input_stages>::barrier_bytes;
   static_assert(shared_bytes == Plan::shared_bytes, "the plan's shared-memory map is the kernel's");
@@ -145,7 +146,8 @@ struct GemmSm90 {
       if (leader) ring.release(previous);
       if (pingpong) at.skip((p.depth + k_tile - 1) / k_tile);
       accumulators.pin();
-      Epilogue::run(p, tile, accumulators, Load::first_column(tile.column_tile, pingpong ? 0 : consumer), tile_inputs);
+      Epilogue::run(p, tile, accumulators, Load::first_column(tile.column_tile, pingpong ? 0 : consumer), tile_inputs,
+                    shared + scratch_at + consumer * Plan::scratch_bytes);
     }
     if (pingpong) {
       const int total = walk.total();

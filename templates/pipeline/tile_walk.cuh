@@ -50,7 +50,7 @@ class TileWalk {
     tile.valid_rows = rows_ - row_tile * tile_rows;
 #pragma unroll
     for (int i = 0; i < Plan::places; ++i)
-      tile.rows[i] = {start_[i] + row_tile * tile_rows, round_up(rows_, Plan::alignment(i)) - row_tile * tile_rows};
+      tile.rows[i] = {start_[i] + row_tile * tile_rows, stored_rows(i) - row_tile * tile_rows};
     return true;
   }
 
@@ -58,9 +58,17 @@ class TileWalk {
   EPIFUSE_DEVICE int total() const { return before_; }
 
  private:
+  // A size that no capacity can hold is cut here, before it is taken for an int.
   EPIFUSE_DEVICE int size_at(int group) const {
-    return Plan::wide_sizes ? static_cast<int>(__ldg(static_cast<const i64*>(p_.group_sizes) + group))
-                            : __ldg(static_cast<const int*>(p_.group_sizes) + group);
+    if (!Plan::wide_sizes) return __ldg(static_cast<const int*>(p_.group_sizes) + group);
+    const i64 size = __ldg(static_cast<const i64*>(p_.group_sizes) + group);
+    return static_cast<int>(max(i64{0}, min(size, i64{p_.capacity})));
+  }
+
+  // Rows of the group in a place, its gap included. The gap of the rows dimension itself may end past the capacity.
+  EPIFUSE_DEVICE int stored_rows(int place) const {
+    const int rows = round_up(rows_, Plan::alignment(place));
+    return place == 0 && Plan::alignment(0) != 1 ? min(rows, p_.capacity - start_[0]) : rows;
   }
 
   // Rows of the current group. Sizes that do not fit the capacity are cut, so that nothing past it is touched.

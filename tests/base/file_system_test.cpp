@@ -1,11 +1,14 @@
 // The real disk: atomic replacement, refusals that must not hang, and the lock.
 #include "base/file_system.h"
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
-#include <fstream>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/scratch_directory.h"
@@ -97,6 +100,29 @@ TEST_CASE("a lock excludes and leaves no file") {
   CHECK(disk.list(scratch.path())->empty());
   CHECK(*disk.try_lock(scratch / "lock") != nullptr);
   CHECK(!disk.try_lock(scratch / "nowhere/lock"));
+}
+
+TEST_CASE("a lock file that disappears under its waiters never has two holders") {
+  const ScratchDirectory scratch;
+  std::atomic<int> holders{0}, most{0}, taken{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+      while (std::chrono::steady_clock::now() < end) {
+        const auto lock = real_file_system().try_lock(scratch / "lock");
+        if (!lock || !*lock) continue;
+        const int now = ++holders;
+        if (now > most) most = now;
+        ++taken;
+        std::this_thread::yield();
+        --holders;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(most == 1);
+  CHECK(taken > 10);
 }
 
 TEST_CASE("a lock ends with the process that holds it, however that ends") {

@@ -1,6 +1,6 @@
 // MXFP8 against the published blocks, bit for bit.
 #include "compiler/interpreter/mx_quantiser.h"
-#include "compiler/interpreter/numbers.h"
+#include "base/numbers.h"
 #include "compiler/interpreter/quantiser.h"
 #include "tests/support/catch.h"
 #include "tests/support/graph_builder.h"

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "compiler/parser/program.h"
 #include "compiler/semantics/resolve.h"
 #include "tests/support/catch.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/interpreter/host_tensor.h"
-#include "compiler/interpreter/numbers.h"
+#include "base/numbers.h"
 
 namespace epifuse::test {
 
@@ -58,7 +58,7 @@ inline nlohmann::json read_vectors(const std::string& name, const std::string& k
 
 // "3f800000" or "0x3F800000" as the f32 with these bits.
 inline double f32_of_bits(const std::string& hex) {
-  return interpreter::decode(Storage::f32, static_cast<uint32_t>(std::stoul(hex, nullptr, 16)));
+  return decode(Storage::f32, static_cast<uint32_t>(std::stoul(hex, nullptr, 16)));
 }
 
 // "3f80 bbf1 …" as numbers.

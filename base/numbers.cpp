@@ -1,4 +1,4 @@
-#include "compiler/interpreter/numbers.h"
+#include "base/numbers.h"
 
 #include <bit>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "base/ensure.h"
 
-namespace epifuse::interpreter {
+namespace epifuse {
 namespace {
 
 constexpr FloatFormat f32 = {23, 127, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x80000000};
@@ -114,4 +114,4 @@ double decode_e8m0(uint8_t code) {
   return code == 255 ? std::numeric_limits<double>::quiet_NaN() : power_of_two(code - 127);
 }
 
-}  // namespace epifuse::interpreter
+}  // namespace epifuse

@@ -9,7 +9,7 @@
 
 #include "base/storage.h"
 
-namespace epifuse::interpreter {
+namespace epifuse {
 
 // A binary floating format of at most 32 bits.
 struct FloatFormat {
@@ -43,4 +43,4 @@ double decode_e8m0(uint8_t code);
 // floor(log2(value)) of a positive finite number.
 int floor_log2(double value);
 
-}  // namespace epifuse::interpreter
+}  // namespace epifuse

@@ -1,0 +1,198 @@
+// One key after the other: the order of looking, making and publishing is the cache's; what is made is decided here.
+#include "jit/artifact_store.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/ensure.h"
+#include "compiler/toolchain/artifact_request.h"
+
+namespace epifuse::jit {
+namespace {
+
+using cache::EntryKind;
+using cache::Found;
+using cache::Made;
+using Json = nlohmann::ordered_json;
+
+// The key of the image itself, where the own key may hold a redirect; it differs in this line alone.
+ArtifactKey key_anyway(const ArtifactKey& key) {
+  return ArtifactKey(key.request() + "anyway 3:yes\n", key.toolchain());
+}
+
+// With the toolchain that made the entry, which need not be the key's.
+std::string entry_name(const ArtifactKey& key, const Found& found) {
+  return found.toolchain == key.toolchain() ? key.name() : ArtifactKey(key.request(), found.toolchain).name();
+}
+
+Refusal refusal_of(const KernelImage& image) { return {image.spill_bytes, image.wgmma_serialized}; }
+bool is_refused(const KernelImage& image) { return image.spill_bytes > 0 || image.wgmma_serialized; }
+
+// For people: `epifuse cache list`.
+std::string metadata_of(const Build& build, const KernelImage& image) {
+  Json dims = Json::object();
+  for (const auto& [name, value] : build.dims) dims[name] = value;
+  const Json json = {{"kernel", build.recipe.kernel},       {"target", build.recipe.target},
+                     {"dims", std::move(dims)},             {"schedule", build.schedule},
+                     {"registers", image.registers},        {"spill_bytes", image.spill_bytes},
+                     {"wgmma_serialized", image.wgmma_serialized}};
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+std::string redirect_payload(const Refusal& refusal) {
+  return Json{{"spill_bytes", refusal.spill_bytes}, {"wgmma_serialized", refusal.wgmma_serialized}}.dump();
+}
+
+std::optional<Refusal> parse_redirect(const std::string& payload) {
+  const Json json = Json::parse(payload, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  const auto spills = json.find("spill_bytes"), serialized = json.find("wgmma_serialized");
+  if (spills == json.end() || serialized == json.end() || !spills->is_number_integer() || !serialized->is_boolean()) {
+    return std::nullopt;
+  }
+  return Refusal{spills->get<int>(), serialized->get<bool>()};
+}
+
+From from_of(cache::Source source) {
+  switch (source) {
+    case cache::Source::memory: return From::memory;
+    case cache::Source::disk: return From::disk;
+    case cache::Source::made: break;
+  }
+  return From::toolchain;
+}
+
+}  // namespace
+
+std::string_view from_name(From from) {
+  constexpr std::string_view names[] = {"memory", "disk", "toolchain"};
+  return names[static_cast<size_t>(from)];
+}
+
+std::string Refusal::reason() const {
+  const std::string spills = spill_bytes > 0 ? fmt::format("spills {} bytes", spill_bytes) : "";
+  const std::string waits = wgmma_serialized ? "waits for each wgmma" : "";
+  return spills.empty() ? waits : waits.empty() ? spills : spills + " and " + waits;
+}
+
+bool Refusal::better_than(const Refusal& other) const {
+  return std::pair(wgmma_serialized, spill_bytes) < std::pair(other.wgmma_serialized, other.spill_bytes);
+}
+
+ArtifactStore::ArtifactStore(std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk,
+                             cache::CacheOptions options, bool may_compile)
+    : toolchain_(std::move(toolchain)), log_(options.log), may_compile_(may_compile), cache_(disk, std::move(options)) {}
+
+Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build) {
+  const ArtifactKey key = key_of(build, toolchain_->identity() ? *toolchain_->identity() : "");
+  JustCompiled compiled;
+  const Result<Found> found = find_or_make(build, key, [&]() -> Result<Made> {
+    Result<Compiled> made = this->compile(build);
+    if (!made) return made.error();
+    Made entry{EntryKind::artifact, made->image.to_bytes(), metadata_of(build, made->image)};
+    if (is_refused(made->image)) {
+      // Before the redirect: whoever sees that may want this.
+      const Result<Found> kept = cache_.find_or_make(key_anyway(key), [&]() -> Result<Made> { return entry; });
+      if (!kept) return kept.error();
+      entry = {EntryKind::redirect, redirect_payload(refusal_of(made->image)), entry.metadata};
+    }
+    compiled = *std::move(made);
+    return entry;
+  });
+  if (!found) return found.error();
+  if (found->kind == EntryKind::redirect) {
+    if (const std::optional<Refusal> refusal = parse_redirect(*found->payload)) return {*refusal};
+    log(LogLevel::warn, fmt::format("the cache entry {} is not used: its redirect cannot be read", key.name()));
+    Result<Compiled> again = compile(build);
+    if (!again) return again.error();
+    if (is_refused(again->image)) return {refusal_of(again->image)};
+    return {Artifact{std::move(again->image), std::move(again->ptx), key.name(), From::toolchain}};
+  }
+  Result<Artifact> artifact = to_artifact(build, key, *found, std::move(compiled));
+  if (!artifact) return artifact.error();
+  return {*std::move(artifact)};
+}
+
+Result<Artifact> ArtifactStore::get_anyway(const Build& build) {
+  const ArtifactKey own = key_of(build, toolchain_->identity() ? *toolchain_->identity() : "");
+  const ArtifactKey key = key_anyway(own);
+  JustCompiled compiled;
+  const Result<Found> found = find_or_make(build, key, [&]() -> Result<Made> {
+    Result<Compiled> made = this->compile(build);
+    if (!made) return made.error();
+    Made entry{EntryKind::artifact, made->image.to_bytes(), metadata_of(build, made->image)};
+    compiled = *std::move(made);
+    return entry;
+  });
+  if (!found) return found.error();
+  return to_artifact(build, key, *found, std::move(compiled));
+}
+
+ArtifactKey ArtifactStore::key_of(const Build& build, const std::string& identity) const {
+  return toolchain::artifact_key(build.request, build.recipe.to_json(), identity);
+}
+
+Result<ArtifactStore::Compiled> ArtifactStore::compile(const Build& build) {
+  ++calls_;
+  Result<toolchain::CompileOutcome> outcome = toolchain_->compile(build.request);
+  if (!outcome) return outcome.error();
+  Compiled compiled;
+  compiled.image.cubin = std::move(outcome->cubin);
+  compiled.image.recipe = build.recipe;
+  compiled.image.registers = outcome->registers;
+  compiled.image.spill_bytes = outcome->spill_bytes;
+  compiled.image.wgmma_serialized = outcome->wgmma_serialized;
+  compiled.image.warnings = std::move(outcome->notes);
+  compiled.ptx = std::move(outcome->ptx);
+  log(LogLevel::debug, fmt::format("compiled '{}' ({}) in {:.0f} ms: {} registers, {} spill bytes", build.recipe.kernel,
+                                   build.schedule, outcome->milliseconds, outcome->registers, outcome->spill_bytes));
+  return compiled;
+}
+
+Result<Found> ArtifactStore::find_or_make(const Build& build, const ArtifactKey& key,
+                                          const std::function<Result<Made>()>& make) {
+  const Result<std::string> identity = toolchain_->identity();
+  if (!identity) return find_without_compiler(build, key, identity.error().message);
+  if (!may_compile_) return find_without_compiler(build, key, "EPIFUSE_JIT is off");
+  Result<Found> found = cache_.find_or_make(key, make);
+  // The toolchain says `user` of a text that it refuses. Nobody but us wrote that text.
+  EPIFUSE_ENSURE(found || found.error().kind != ErrorKind::user,
+                 fmt::format("the CUDA text of kernel '{}' ({}) does not compile: {}", build.recipe.kernel,
+                             build.schedule, found.error().message));
+  return found;
+}
+
+Result<Found> ArtifactStore::find_without_compiler(const Build& build, const ArtifactKey& key, const std::string& why) {
+  std::optional<Found> found = key.toolchain().empty() ? std::nullopt : cache_.find(key);
+  if (!found) {
+    found = cache_.find_any_toolchain(key);
+    if (found) {
+      log(LogLevel::info, fmt::format("kernel '{}': nothing is compiled here ({}); the cache entry {} is used, made by {}",
+                                      build.recipe.kernel, why, found->path, found->toolchain));
+    }
+  }
+  if (found) return *std::move(found);
+  return environment_error(fmt::format("kernel '{}' for {} is not in the cache and cannot be compiled: {}",
+                                       build.recipe.kernel, build.request.arch, why));
+}
+
+Result<Artifact> ArtifactStore::to_artifact(const Build& build, const ArtifactKey& key, const Found& found,
+                                            JustCompiled compiled) {
+  if (compiled) return Artifact{std::move(compiled->image), std::move(compiled->ptx), key.name(), From::toolchain};
+  Result<KernelImage> image = KernelImage::from_bytes(*found.payload);
+  if (image) return Artifact{*std::move(image), "", entry_name(key, found), from_of(found.from)};
+  // Undamaged, and yet no image: some other program wrote it.
+  const std::string what = fmt::format("the cache entry {} is not used: {}",
+                                       found.path.empty() ? key.name() : found.path, image.error().message);
+  if (!may_compile_ || !toolchain_->identity()) return environment_error(what);
+  log(LogLevel::warn, what);
+  Result<Compiled> again = compile(build);
+  if (!again) return again.error();
+  return Artifact{std::move(again->image), std::move(again->ptx), key.name(), From::toolchain};
+}
+
+void ArtifactStore::log(LogLevel level, const std::string& text) const {
+  if (log_) log_(level, text);
+}
+
+}  // namespace epifuse::jit

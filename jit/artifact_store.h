@@ -1,0 +1,94 @@
+// ArtifactStore: where toolchain and cache meet. It turns a build (CUDA text and launch recipe) into a kernel image: found
+// in the cache, or compiled and published.
+//
+// A build whose image spills registers or serialises wgmma is refused. Two entries remember that: a redirect under the
+// build's own key, so that no process compiles it again, and the image under a second key, for the case that every other
+// plan is refused too; the image is published first, so whoever sees the redirect finds it.
+//
+// Without a toolchain, or where compiling is switched off, an entry that any toolchain made of the same text is used.
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/kernel_image.h"
+#include "base/log.h"
+#include "cache/kernel_cache.h"
+#include "compiler/toolchain/toolchain.h"
+
+namespace epifuse::jit {
+
+// Where an image came from, for `compile --json` and the log.
+enum class From { memory, disk, toolchain };
+std::string_view from_name(From from);
+
+// What is compiled, and what a listing of the cache says about it.
+struct Build {
+  toolchain::CompileRequest request;
+  LaunchRecipe recipe;
+  std::vector<std::pair<std::string, int64_t>> dims;
+  std::string schedule;
+};
+
+struct Artifact {
+  KernelImage image;
+  std::string ptx;  // only when it was compiled just now
+  std::string key;  // the entry's file name
+  From from = From::toolchain;
+};
+
+struct Refusal {
+  int spill_bytes = 0;
+  bool wgmma_serialized = false;
+
+  std::string reason() const;  // "spills 48 bytes"
+  // Whether this is the better plan to fall back on: waiting for every wgmma costs more than any spill.
+  bool better_than(const Refusal& other) const;
+};
+
+class ArtifactStore {
+ public:
+  // `may_compile` false: a missing artifact is an error.
+  ArtifactStore(std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk, cache::CacheOptions options,
+                bool may_compile);
+
+  // Errors (environment): no toolchain and no entry; the toolchain cannot be used. A text that the toolchain refuses is
+  // a bug of ours (InternalError).
+  Result<std::variant<Artifact, Refusal>> get(const Build& build);
+  // The image itself, whatever it spills.
+  Result<Artifact> get_anyway(const Build& build);
+
+  int toolchain_calls() const { return calls_; }
+  cache::KernelCache& cache() { return cache_; }
+  toolchain::Toolchain& toolchain() { return *toolchain_; }
+
+ private:
+  struct Compiled {
+    KernelImage image;
+    std::string ptx;
+  };
+  // Set by a make: what this very call compiled.
+  using JustCompiled = std::optional<Compiled>;
+
+  ArtifactKey key_of(const Build& build, const std::string& identity) const;
+  Result<Compiled> compile(const Build& build);
+  Result<cache::Found> find_or_make(const Build& build, const ArtifactKey& key,
+                                    const std::function<Result<cache::Made>()>& make);
+  Result<cache::Found> find_without_compiler(const Build& build, const ArtifactKey& key, const std::string& why);
+  Result<Artifact> to_artifact(const Build& build, const ArtifactKey& key, const cache::Found& found,
+                               JustCompiled compiled);
+  void log(LogLevel level, const std::string& text) const;
+
+  const std::shared_ptr<toolchain::Toolchain> toolchain_;
+  const LogSink log_;
+  const bool may_compile_;
+  cache::KernelCache cache_;
+  std::atomic<int> calls_{0};
+};
+
+}  // namespace epifuse::jit

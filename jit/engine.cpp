@@ -1,0 +1,159 @@
+// The walk down the list of plans, and the table of loaded modules.
+#include "jit/engine.h"
+
+#include <chrono>
+#include <fmt/format.h>
+#include <map>
+#include <mutex>
+
+#include "base/ensure.h"
+#include "compiler/toolchain/nvrtc_toolchain.h"
+
+namespace epifuse::jit {
+namespace {
+
+cache::CacheOptions cache_options_of(const EngineOptions& options, FileSystem& disk) {
+  cache::CacheOptions made = cache::cache_options(options.settings, options.log);
+  if (!options.read_cache) {
+    made.read_directories.clear();
+    made.directory.clear();
+    made.wanted = false;
+  } else if (!options.write_cache) {
+    const std::string own = std::exchange(made.directory, "");
+    if (!own.empty() && disk.status(own).exists) made.read_directories.push_back(own);
+    made.wanted = false;
+  }
+  return made;
+}
+
+Build build_of(const PlannedKernel& planned, const lowering::KernelPlan& plan) {
+  Build build;
+  build.request = compile_request(planned, plan);
+  build.recipe = plan.recipe;
+  for (const ir::Dimension& dim : planned.graph.dims) {
+    if (dim.kind == ir::DimKind::fixed && dim.value) build.dims.emplace_back(dim.name, *dim.value);
+  }
+  build.schedule = lowering::schedule_name(plan.schedule);
+  return build;
+}
+
+// A module on a device, loaded by the first who asks.
+struct LoadSlot {
+  std::mutex mutex;
+  runtime::ModulePtr module;
+};
+
+}  // namespace
+
+std::string CompiledKernel::schedule() const { return lowering::schedule_name(planned.lowered.plans[plan].schedule); }
+
+std::vector<runtime::NamedInteger> CompiledKernel::dims() const {
+  std::vector<runtime::NamedInteger> list;
+  for (const ir::Dimension& dim : planned.graph.dims) {
+    if (dim.kind == ir::DimKind::fixed && dim.value) list.push_back({dim.name, *dim.value});
+  }
+  return list;
+}
+
+struct Engine::State {
+  State(EngineOptions given, std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk)
+      : log(given.log), store(std::move(toolchain), disk, cache_options_of(given, disk), given.settings.jit) {}
+
+  void say(LogLevel level, const std::string& text) const {
+    if (log) log(level, text);
+  }
+
+  const LogSink log;
+  ArtifactStore store;
+  std::mutex mutex;  // guards the table, not the slots
+  // A loaded module keeps its device, so no other one can come to have the address.
+  std::map<std::pair<std::string, const runtime::Device*>, std::shared_ptr<LoadSlot>> loaded;
+};
+
+Engine::Engine(EngineOptions options, std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk)
+    : state_(std::make_unique<State>(std::move(options), std::move(toolchain), disk)) {}
+Engine::~Engine() = default;
+
+Result<std::shared_ptr<Engine>> Engine::from_environment(LogSink log) {
+  Result<Settings> settings = read_settings();
+  if (!settings) return settings.error();
+  EngineOptions options;
+  options.log = log ? std::move(log) : stderr_log(settings->log);
+  auto nvrtc = std::make_shared<toolchain::NvrtcToolchain>(real_file_system(), *settings);
+  options.settings = *std::move(settings);
+  return std::make_shared<Engine>(std::move(options), std::move(nvrtc), real_file_system());
+}
+
+Result<std::optional<CompiledKernelPtr>> Engine::compile(const Program& program, std::string_view kernel,
+                                                         const CompilerOptions& options, Diagnostics& diagnostics) {
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<PlannedKernel> planned = plan_kernel(program, kernel, options, diagnostics);
+  if (!planned) return {std::nullopt};
+  const std::vector<lowering::KernelPlan>& plans = planned->lowered.plans;
+
+  auto made = std::make_shared<CompiledKernel>();
+  const auto finish = [&](size_t plan, Artifact artifact) -> Result<std::optional<CompiledKernelPtr>> {
+    made->plan = plan;
+    made->image = std::move(artifact.image);
+    made->ptx = std::move(artifact.ptx);
+    made->key = std::move(artifact.key);
+    made->from = artifact.from;
+    made->planned = *std::move(planned);
+    made->milliseconds =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return {CompiledKernelPtr(std::move(made))};
+  };
+
+  size_t best = 0;
+  std::vector<Refusal> refusals;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    Result<std::variant<Artifact, Refusal>> got = state_->store.get(build_of(*planned, plans[i]));
+    if (!got) return got.error();
+    if (auto* artifact = std::get_if<Artifact>(&*got)) return finish(i, std::move(*artifact));
+    refusals.push_back(std::get<Refusal>(*got));
+    if (refusals[i].better_than(refusals[best])) best = i;
+    made->refused.push_back({lowering::schedule_name(plans[i].schedule), refusals[i].reason()});
+    state_->say(LogLevel::info, fmt::format("kernel '{}': the plan '{}' is left, because it {}", plans[i].kernel,
+                                            made->refused[i].schedule, made->refused[i].reason));
+  }
+
+  Result<Artifact> artifact = state_->store.get_anyway(build_of(*planned, plans[best]));
+  if (!artifact) return artifact.error();
+  const std::string warning =
+      fmt::format("no plan of kernel '{}' is free of spills; '{}' is used, which {}", plans[best].kernel,
+                  made->refused[best].schedule, made->refused[best].reason);
+  artifact->image.warnings.push_back(warning);
+  state_->say(LogLevel::warn, warning);
+  made->refused.erase(made->refused.begin() + static_cast<std::ptrdiff_t>(best));
+  return finish(best, *std::move(artifact));
+}
+
+Result<KernelImage> Engine::compile_text(const toolchain::CompileRequest& request, const LaunchRecipe& recipe) {
+  Result<Artifact> artifact = state_->store.get_anyway({request, recipe, {}, ""});
+  if (!artifact) return artifact.error();
+  return std::move(artifact->image);
+}
+
+Result<LoadedKernel> Engine::load(CompiledKernelPtr compiled, const runtime::DevicePtr& device) {
+  EPIFUSE_ENSURE(compiled && device, "load of nothing");
+  std::shared_ptr<LoadSlot> slot;
+  {
+    const std::lock_guard<std::mutex> guard(state_->mutex);
+    std::shared_ptr<LoadSlot>& place = state_->loaded[{compiled->key, device.get()}];
+    if (!place) place = std::make_shared<LoadSlot>();
+    slot = place;
+  }
+  const std::lock_guard<std::mutex> guard(slot->mutex);
+  if (!slot->module) {
+    Result<runtime::ModulePtr> module = runtime::Module::load(device, compiled->image);
+    if (!module) return module.error();
+    slot->module = *std::move(module);
+  }
+  return LoadedKernel{std::move(compiled), slot->module};
+}
+
+int Engine::toolchain_calls() const { return state_->store.toolchain_calls(); }
+cache::KernelCache& Engine::cache() { return state_->store.cache(); }
+toolchain::Toolchain& Engine::toolchain() { return state_->store.toolchain(); }
+
+}  // namespace epifuse::jit

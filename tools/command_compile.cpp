@@ -1,0 +1,158 @@
+// compile: a kernel from the cache or from the toolchain, or the text of one stage on the way there.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "compiler/compiler.h"
+#include "tools/commands.h"
+#include "tools/compile_kernel.h"
+#include "tools/disassemble.h"
+#include "tools/output_file.h"
+#include "tools/spec_file.h"
+
+namespace epifuse::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string megabytes(size_t bytes) {
+  return bytes < 1 << 20 ? fmt::format("{:.1f} KiB", bytes / 1024.0) : fmt::format("{:.1f} MiB", bytes / 1048576.0);
+}
+
+// The text stages need no toolchain.
+std::optional<Stage> text_stage(Emit emit) {
+  switch (emit) {
+    case Emit::tokens: return Stage::tokens;
+    case Emit::ast: return Stage::ast;
+    case Emit::ir: return Stage::ir;
+    case Emit::plan: return Stage::plan;
+    case Emit::cuda: return Stage::cuda;
+    default: return std::nullopt;
+  }
+}
+
+// Puts a stage where it was asked for: into the file of -o, on stdout, or under the key "text".
+Status deliver(const std::string& text, const std::string& file, const CommandLine& line, Surroundings& world,
+               Report& report, Json& fields) {
+  if (!file.empty()) {
+    if (Status written = write_output(world.disk, file, text); !written) return written;
+    fields["output"] = line.output;
+  } else if (line.json) {
+    fields["text"] = text;
+  } else {
+    report.text = text;
+  }
+  return {};
+}
+
+Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json fields) {
+  Report report;
+  const KernelImage& image = kernel.image;
+  const bool compiled = kernel.from == jit::From::toolchain;
+  report.text = fmt::format("{} for {}: {} in {:.0f} ms, {}\n", image.recipe.kernel, image.recipe.target,
+                            compiled ? "compiled" : fmt::format("from {}", jit::from_name(kernel.from)),
+                            kernel.milliseconds, fields["plan"].get<std::string>());
+  report.text += fmt::format("  {} registers at entry, {} bytes of spills, {} of cubin\n  key {}\n", image.registers,
+                             image.spill_bytes, megabytes(image.cubin.size()), kernel.key);
+  for (const jit::RefusedPlan& refused : kernel.refused)
+    report.text += fmt::format("  refused {}: {}\n", refused.schedule, refused.reason);
+  for (const std::string& warning : image.warnings) report.text += fmt::format("  warning: {}\n", warning);
+  if (!line.output.empty()) report.text += fmt::format("  written to {}\n", line.output);
+  report.fields = dump(fields);
+  return report;
+}
+
+Json fields_of(const KernelOutcome& outcome) {
+  const jit::CompiledKernel& kernel = *outcome.kernel;
+  Json refused = Json::array();
+  for (const jit::RefusedPlan& plan : kernel.refused)
+    refused.push_back({{"plan", plan.schedule}, {"reason", plan.reason}});
+  return {{"kernel", kernel.image.recipe.kernel},
+          {"target", kernel.image.recipe.target},
+          {"key", kernel.key},
+          {"compiled", kernel.from == jit::From::toolchain},
+          {"from", jit::from_name(kernel.from)},
+          {"ms", kernel.milliseconds},
+          {"plan", kernel.schedule()},
+          {"refused", std::move(refused)},
+          {"registers", kernel.image.registers},
+          {"spill_bytes", kernel.image.spill_bytes},
+          {"wgmma_serialized", kernel.image.wgmma_serialized},
+          {"cubin_bytes", kernel.image.cubin.size()},
+          {"warnings", kernel.image.warnings},
+          {"toolchain_calls", outcome.toolchain_calls}};
+}
+
+Report emit_text(Stage stage, const Program& program, const CommandLine& line, const std::string& file,
+                 Surroundings& world) {
+  Diagnostics diagnostics;
+  const std::optional<std::string> text = emit_stage(stage, program, line.kernel, compiler_options(line), diagnostics);
+  if (!text || diagnostics.has_errors()) return failure(std::move(diagnostics));
+  Report report;
+  report.diagnostics = std::move(diagnostics);
+  Json fields;
+  if (Status done = deliver(*text, file, line, world, report, fields); !done) return failure(done.error());
+  report.fields = dump(fields);
+  return report;
+}
+
+Report emit_artifact(const Program& program, const CommandLine& line, const std::string& file, Surroundings& world) {
+  std::string nvdisasm;
+  if (line.emit == Emit::sass) {
+    const Result<std::string> found = find_nvdisasm(world.disk, world.settings);
+    if (!found) return failure(found.error());
+    nvdisasm = *found;
+  }
+  // The cache keeps cubins alone.
+  Result<KernelOutcome> outcome = compile_kernel(program, line, world, line.emit != Emit::ptx);
+  if (!outcome) return failure(outcome.error());
+  if (!outcome->kernel) return failure(std::move(outcome->diagnostics));
+  const jit::CompiledKernel& kernel = *outcome->kernel;
+  Json fields = fields_of(*outcome);
+
+  Report report;
+  if (!line.emit || line.emit == Emit::cubin) {
+    if (!file.empty()) {
+      if (Status done = deliver(kernel.image.cubin, file, line, world, report, fields); !done)
+        return failure(done.error());
+    } else if (line.emit) {
+      report.text = kernel.image.cubin;
+      report.fields = dump(fields);
+      return report;
+    }
+    report = describe(kernel, line, std::move(fields));
+  } else {
+    std::string text = kernel.ptx;
+    if (line.emit == Emit::sass) {
+      Result<std::string> sass = disassemble(nvdisasm, kernel.image.cubin);
+      if (!sass) return failure(sass.error());
+      text = std::move(*sass);
+    }
+    if (Status done = deliver(text, file, line, world, report, fields); !done) return failure(done.error());
+    report.fields = dump(fields);
+  }
+  report.diagnostics = std::move(outcome->diagnostics);
+  return report;
+}
+
+}  // namespace
+
+Report compile(const CommandLine& line, Surroundings& world) {
+  if (line.emit == Emit::cubin && line.json && line.output.empty())
+    return failure(ExitCode::usage, "--emit=cubin with --json needs -o FILE: JSON holds no bytes");
+  std::string file;
+  if (!line.output.empty()) {
+    const Result<std::string> checked = output_file(world.disk, line.output);
+    if (!checked) return failure(checked.error());
+    file = *checked;
+  }
+  Diagnostics diagnostics;
+  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
+  if (!program) return failure(program.error());
+  if (diagnostics.has_errors()) return failure(std::move(diagnostics));
+  const std::optional<Stage> stage = line.emit ? text_stage(*line.emit) : std::nullopt;
+  return stage ? emit_text(*stage, *program, line, file, world) : emit_artifact(*program, line, file, world);
+}
+
+}  // namespace epifuse::tools

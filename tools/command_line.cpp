@@ -1,0 +1,252 @@
+// The only file that includes CLI11; its exceptions end here.
+#include "tools/command_line.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "base/diagnostics.h"
+#include "tools/values.h"
+
+namespace epifuse::tools {
+namespace {
+
+constexpr const char* main_footer = R"(Examples:
+  epifuse check specs/moe_fc1_swiglu.epi
+  epifuse compile specs/moe_fc1_swiglu.epi --dims E=8,K=4096,I=1792 -o fc1.cubin
+  epifuse compile specs/moe_fc1_swiglu.epi --emit=cuda
+  epifuse run specs/moe_fc1_swiglu.epi --dims K=256,I=128 --counts 0,1,127,3,0,9,40,2 -o results
+  epifuse verify specs/moe_fc1_swiglu.epi --counts 0,1,127,129,1000,0,4096,5
+  epifuse doctor
+
+Exit codes: 0 good; 1 the input; 2 the command line; 3 this machine (no NVRTC, no GPU); 4 a bug of Epifuse; 5 the thing
+checked is wrong. `epifuse COMMAND --help` tells a command's options; docs/command_line.md has all of it.)";
+
+constexpr const char* check_footer = R"(Examples:
+  epifuse check specs/*.epi
+  epifuse check my.epi --json)";
+
+constexpr const char* compile_footer = R"(Examples:
+  epifuse compile specs/grouped_gemm.epi                         from the cache, or with NVRTC
+  epifuse compile specs/grouped_gemm.epi -o gemm.cubin           and write the cubin
+  epifuse compile specs/grouped_gemm.epi --emit=plan             any stage: tokens ast ir plan cuda ptx cubin sass
+  epifuse compile chain.epi --kernel fc2 --dims E=8,H=4096,I=1792 --schedule "pingpong 128x192")";
+
+constexpr const char* run_footer = R"(Buffers have the names of the spec: x, y and y.scale, M.ends or M.counts. bf16 is read and written as uint16 bits; fp8,
+e8m0 and fp4 as uint8; f32 and f64 files are rounded once to what the spec says. Inputs that are not given are random.
+
+Examples:
+  epifuse run specs/moe_fc1_swiglu.epi --dims K=256,I=128 -o results
+  epifuse run specs/moe_fc1_swiglu.epi x=x.npy w=w.npy prob=prob.npy M.ends=ends.npy -o results.npz
+  epifuse run specs/moe_fc1_swiglu.epi --inputs data/ --device cpu)";
+
+constexpr const char* verify_footer = R"(Examples:
+  epifuse verify specs/moe_fc1_swiglu.epi
+  epifuse verify specs/grouped_gemm.epi --counts 0,1,127,129,1000,0,4096,5 --seed 7)";
+
+constexpr const char* commands[] = {"check", "compile", "run", "verify", "doctor", "cache"};
+
+// Option values as they were written; turned into a CommandLine when CLI11 is done.
+struct Written {
+  std::vector<std::string> specs, inputs;
+  std::string spec, kernel, schedule, device = "auto", seed = "0";
+  std::optional<std::string> target, emit, output, inputs_from, counts, jobs;
+  std::vector<std::string> dims, params, without;
+  bool json = false;
+};
+
+// An option that may be given several times, with one value each time, so that it does not swallow what follows.
+CLI::Option* add_repeated(CLI::App& app, const char* name, std::vector<std::string>& values, const char* help) {
+  return app.add_option(name, values, help)->allow_extra_args(false)->take_all();
+}
+
+void add_json(CLI::App& app, Written& written) {
+  app.add_flag("--json", written.json, "one JSON document on stdout instead of text, errors too");
+}
+
+void add_spec(CLI::App& app, Written& written) {
+  app.add_option("FILE", written.spec, "the spec")->required();
+  app.add_option("--kernel", written.kernel, "which kernel, when the file has several")->type_name("NAME");
+}
+
+void add_kernel_options(CLI::App& app, Written& written) {
+  add_repeated(app, "--dims", written.dims, "numbers of dimensions: E=8,K=7168")->type_name("NAME=N,...");
+  add_repeated(app, "--without", written.without, "an optional input or an output that is left out")->type_name("NAME");
+  app.add_option("--target", written.target, "the GPU to compile for: sm_90a")->type_name("NAME");
+  app.add_option("--schedule", written.schedule, "this plan and no other, as --emit=plan names it")->type_name("TEXT");
+}
+
+void add_data_options(CLI::App& app, Written& written) {
+  app.add_option("INPUTS", written.inputs, "NAME=FILE.npy: inputs and group sizes");
+  app.add_option("--inputs", written.inputs_from, "a directory of NAME.npy files, or an .npz")->type_name("PATH");
+  app.add_option("--counts", written.counts, "rows of each group: 0,1,127")->type_name("N,...");
+  app.add_option("--seed", written.seed, "of random inputs")->type_name("N");
+  add_repeated(app, "--param", written.params, "a param of the spec: limit=7.0")->type_name("NAME=X");
+  app.add_option("--jobs", written.jobs, "threads of the interpreter")->type_name("N");
+}
+
+struct Parser {
+  CLI::App app{"Epifuse compiles specs of fused MoE and MLP kernels into CUDA kernels.", "epifuse"};
+  Written written;
+  bool version = false;
+
+  Parser() {
+    app.footer(main_footer);
+    app.require_subcommand(1);
+    app.add_flag("--version", version, "version, commit, and the NVRTC found");
+
+    CLI::App& check = *app.add_subcommand("check", "reads specs and says everything that is wrong with them");
+    check.add_option("FILE", written.specs, "the specs")->required();
+    add_repeated(check, "--dims", written.dims, "numbers of dimensions: E=8,K=7168")->type_name("NAME=N,...");
+    check.footer(check_footer);
+
+    CLI::App& compile = *app.add_subcommand("compile", "compiles a kernel, or prints one stage of its way");
+    add_spec(compile, written);
+    add_kernel_options(compile, written);
+    compile.add_option("--emit", written.emit, "tokens, ast, ir, plan, cuda, ptx, cubin or sass")->type_name("STAGE");
+    compile.add_option("-o", written.output, "the file to write: the cubin, or the stage")->type_name("FILE");
+    compile.footer(compile_footer);
+
+    CLI::App& run = *app.add_subcommand("run", "runs a kernel, on the GPU or on the interpreter");
+    add_spec(run, written);
+    add_data_options(run, written);
+    add_kernel_options(run, written);
+    run.add_option("--device", written.device, "cpu (the interpreter), gpu, or auto: the GPU where there is one");
+    run.add_option("-o", written.output, "a directory for NAME.npy files, or an .npz")->type_name("PATH");
+    run.footer(run_footer);
+
+    CLI::App& verify = *app.add_subcommand("verify", "compares the GPU's result with the interpreter's (needs a GPU)");
+    add_spec(verify, written);
+    add_data_options(verify, written);
+    add_kernel_options(verify, written);
+    verify.footer(verify_footer);
+
+    CLI::App& doctor = *app.add_subcommand("doctor", "says what this machine can do");
+    CLI::App& cache = *app.add_subcommand("cache", "the kernel cache on disk");
+    cache.require_subcommand(1);
+    CLI::App& list = *cache.add_subcommand("list", "the entries");
+    CLI::App& path = *cache.add_subcommand("path", "the directory");
+    for (CLI::App* command : {&check, &compile, &run, &verify, &doctor, &list, &path}) add_json(*command, written);
+  }
+
+  // "cache list": the names of the commands that were recognised.
+  std::string command() const {
+    std::string name;
+    const CLI::App* at = &app;
+    while (!at->get_subcommands().empty()) {
+      at = at->get_subcommands().front();
+      name += (name.empty() ? "" : " ") + at->get_name();
+    }
+    return name;
+  }
+};
+
+Result<DeviceChoice> parse_device(const std::string& text) {
+  if (text == "auto") return DeviceChoice::automatic;
+  if (text == "cpu") return DeviceChoice::cpu;
+  if (text == "gpu") return DeviceChoice::gpu;
+  return user_error(fmt::format("'{}' is not cpu, gpu or auto", text));
+}
+
+Result<Emit> parse_emit(const std::string& text) {
+  constexpr std::string_view names[] = {"tokens", "ast", "ir", "plan", "cuda", "ptx", "cubin", "sass"};
+  for (size_t i = 0; i < std::size(names); ++i)
+    if (names[i] == text) return static_cast<Emit>(i);
+  return user_error(fmt::format("'{}' is no stage; the stages are tokens, ast, ir, plan, cuda, ptx, cubin and sass", text));
+}
+
+Error in_option(std::string_view option, const Error& error) {
+  return user_error(fmt::format("{}: {}", option, error.message));
+}
+
+Result<CommandLine> understand(const Written& written) {
+  CommandLine line;
+  line.specs = written.specs;
+  if (!written.spec.empty()) line.specs.push_back(written.spec);
+  line.kernel = written.kernel;
+  line.schedule = written.schedule;
+  line.output = written.output.value_or("");
+  line.inputs = written.inputs_from.value_or("");
+  if (written.output && line.output.empty()) return user_error("-o: the path is empty");
+  if (written.inputs_from && line.inputs.empty()) return user_error("--inputs: the path is empty");
+  line.json = written.json;
+  for (const std::string& text : written.dims)
+    if (Status status = parse_dims(text, line.dims); !status) return in_option("--dims", status.error());
+  for (const std::string& text : written.params)
+    if (Status status = parse_params(text, line.params); !status) return in_option("--param", status.error());
+  line.left_out.insert(written.without.begin(), written.without.end());
+  for (const std::string& text : written.inputs) {
+    auto assignment = parse_assignment(text);
+    if (!assignment) return user_error(fmt::format("an input is NAME=FILE.npy: {}", assignment.error().message));
+    const auto same_name = [&](const auto& other) { return other.first == assignment->first; };
+    if (std::any_of(line.input_files.begin(), line.input_files.end(), same_name))
+      return user_error(fmt::format("the input '{}' is given twice", assignment->first));
+    line.input_files.push_back(std::move(*assignment));
+  }
+  if (written.counts) {
+    Result<std::vector<int64_t>> counts = parse_counts(*written.counts);
+    if (!counts) return in_option("--counts", counts.error());
+    line.counts = std::move(*counts);
+  }
+  if (written.target) {
+    const Result<Target> target = parse_target(*written.target);
+    if (!target) return in_option("--target", target.error());
+    line.target = *target;
+  }
+  if (written.emit) {
+    const Result<Emit> emit = parse_emit(*written.emit);
+    if (!emit) return in_option("--emit", emit.error());
+    line.emit = *emit;
+  }
+  const Result<DeviceChoice> device = parse_device(written.device);
+  if (!device) return in_option("--device", device.error());
+  line.device = *device;
+  const Result<int64_t> seed = parse_integer(written.seed, 0, std::numeric_limits<int64_t>::max());
+  if (!seed) return in_option("--seed", seed.error());
+  line.seed = static_cast<uint64_t>(*seed);
+  if (written.jobs) {
+    const Result<int64_t> jobs = parse_integer(*written.jobs, 1, 4096);
+    if (!jobs) return in_option("--jobs", jobs.error());
+    line.jobs = static_cast<int>(*jobs);
+  }
+  return line;
+}
+
+// CLI11 calls an unknown command an unexpected argument; the nearest name says more.
+std::string unknown_command(int argc, const char* const* argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  const std::vector<std::string> names(std::begin(commands), std::end(commands));
+  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return "";
+  const std::string near = nearest(argv[1], names);
+  return fmt::format("there is no command '{}'{}", argv[1],
+                     near.empty() ? "; see epifuse --help" : fmt::format("; did you mean '{}'?", near));
+}
+
+}  // namespace
+
+std::variant<CommandLine, ShowText, UsageError> parse_command_line(int argc, const char* const* argv) {
+  // Whether errors are to be JSON has to be known also when nothing else can be understood.
+  const bool json = std::any_of(argv + 1, argv + argc, [](const char* text) { return std::string_view(text) == "--json"; });
+  if (std::string message = unknown_command(argc, argv); !message.empty()) return UsageError{"", std::move(message), json};
+  Parser parser;
+  try {
+    parser.app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App* at = &parser.app;
+    while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+    return ShowText{at->help()};
+  } catch (const CLI::ParseError& error) {
+    if (parser.version) return ShowText{"", true};
+    return UsageError{parser.command(), error.what(), json};
+  }
+  if (parser.version) return ShowText{"", true};
+  Result<CommandLine> line = understand(parser.written);
+  if (!line) return UsageError{parser.command(), line.error().message, json};
+  line->command = parser.command();
+  return std::move(*line);
+}
+
+}  // namespace epifuse::tools

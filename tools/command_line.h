@@ -1,0 +1,57 @@
+// The command line as plain values: everything that can be wrong with its form is found here (exit code 2), before any
+// command runs. What a value means for a spec is the commands' business.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/target.h"
+
+namespace epifuse::tools {
+
+enum class Emit { tokens, ast, ir, plan, cuda, ptx, cubin, sass };
+enum class DeviceChoice { automatic, cpu, gpu };
+
+struct CommandLine {
+  std::string command;             // "check", "cache list"
+  std::vector<std::string> specs;  // exactly one but for check
+  std::string kernel;              // empty: the only one of the file
+  std::map<std::string, int64_t> dims;
+  std::set<std::string> left_out;
+  std::map<std::string, double> params;
+  std::optional<Target> target;  // empty: the GPU's where one is used, else the default
+  std::string schedule;
+  std::optional<Emit> emit;
+  std::string output;  // -o
+
+  // run, verify
+  DeviceChoice device = DeviceChoice::automatic;
+  std::vector<std::pair<std::string, std::string>> input_files;  // NAME=FILE.npy, in the order given
+  std::string inputs;                                            // directory, or .npz
+  std::optional<std::vector<int64_t>> counts;                    // rows of each group
+  uint64_t seed = 0;
+
+  int jobs = 0;  // threads of the interpreter; 0: one for each core
+  bool json = false;
+};
+
+struct ShowText {  // --help, --version: nothing to run
+  std::string text;
+  bool version = false;
+};
+
+struct UsageError {
+  std::string command;  // as far as it was understood
+  std::string message;
+  bool json = false;
+};
+
+std::variant<CommandLine, ShowText, UsageError> parse_command_line(int argc, const char* const* argv);
+
+}  // namespace epifuse::tools

@@ -1,0 +1,77 @@
+// The `epifuse` command: parses the command line, runs one command, prints its report. The only place that catches
+// InternalError.
+#include <cstdio>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "base/ensure.h"
+#include "tools/commands.h"
+
+namespace epifuse::tools {
+namespace {
+
+struct Command {
+  std::string_view name;
+  Report (*run)(const CommandLine&, Surroundings&);
+};
+constexpr Command commands[] = {
+    {"check", check},   {"compile", compile},       {"run", run},
+    {"verify", verify}, {"doctor", doctor},         {"cache list", cache_list},
+    {"cache path", cache_path},
+};
+
+Surroundings surroundings() {
+  Result<Settings> settings = read_settings();
+  std::string problem = settings ? "" : settings.error().message;
+  Settings usable = settings ? std::move(*settings) : Settings{};
+  LogSink log = stderr_log(usable.log);
+  return {std::move(usable), std::move(problem), real_file_system(), std::move(log)};
+}
+
+Report run_command(const CommandLine& line) {
+  Surroundings world = surroundings();
+  if (!world.settings_problem.empty() && line.command != "doctor")
+    return failure(ExitCode::user, world.settings_problem);
+  for (const Command& command : commands)
+    if (command.name == line.command) return command.run(line, world);
+  EPIFUSE_ENSURE(false, fmt::format("no command '{}'", line.command));
+  return {};
+}
+
+// Runs a command whatever it throws: nothing but a bug and a full memory throws.
+Report run_safely(const CommandLine& line) {
+  try {
+    return run_command(line);
+  } catch (const std::bad_alloc&) {
+    return failure(ExitCode::machine, "not enough memory");
+  } catch (const std::exception& error) {
+    return failure(ExitCode::bug,
+                   fmt::format("{}\nThis is a bug of Epifuse. Please report it with the command line, the spec and the "
+                               "output of `epifuse doctor`.",
+                               error.what()));
+  }
+}
+
+int main(int argc, char** argv) {
+  const auto parsed = parse_command_line(argc, argv);
+  if (const auto* show = std::get_if<ShowText>(&parsed)) {
+    Report report;
+    Surroundings world = surroundings();
+    report.text = show->version ? version_text(world) : show->text;
+    return static_cast<int>(print(report, "", false));
+  }
+  if (const auto* usage = std::get_if<UsageError>(&parsed)) {
+    const std::string command = usage->command.empty() ? "" : usage->command + " ";
+    const std::string hint = fmt::format("\nepifuse {}--help says how it is used", command);
+    const Report report = failure(ExitCode::usage, usage->message + (usage->json ? "" : hint));
+    return static_cast<int>(print(report, usage->command, usage->json));
+  }
+  const CommandLine& line = std::get<CommandLine>(parsed);
+  return static_cast<int>(print(run_safely(line), line.command, line.json));
+}
+
+}  // namespace
+}  // namespace epifuse::tools
+
+int main(int argc, char** argv) { return epifuse::tools::main(argc, argv); }

@@ -1,0 +1,23 @@
+// Files that the user asked for with -o. Each appears whole or not at all, and whether it can be written is looked at
+// before any work is done.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/file_system.h"
+#include "base/result.h"
+
+namespace epifuse::tools {
+
+// The file that `path` names, through a symbolic link. Errors (user): a directory or a device is in its place, or its
+// folder does not exist.
+Result<std::string> output_file(FileSystem& disk, const std::string& path);
+
+// A directory for several files, made when it is missing.
+Status make_output_directory(FileSystem& disk, const std::string& path);
+
+// `path` is from output_file. The file gets the mode that any program's output has, not the private one of the cache.
+Status write_output(FileSystem& disk, const std::string& path, std::string_view bytes);
+
+}  // namespace epifuse::tools

@@ -1,0 +1,99 @@
+#include "tools/report.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace epifuse::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string_view code_name(ExitCode code) {
+  switch (code) {
+    case ExitCode::good: return "good";
+    case ExitCode::user: return "user";
+    case ExitCode::usage: return "usage";
+    case ExitCode::machine: return "machine";
+    case ExitCode::bug: return "bug";
+    case ExitCode::wrong: return "wrong";
+  }
+  return "bug";
+}
+
+Json diagnostic_json(const Diagnostic& diagnostic) {
+  Json row = {{"severity", diagnostic.severity == Severity::error ? "error" : "warning"}};
+  if (diagnostic.where.file) {
+    const LineColumn begin = diagnostic.where.begin(), end = diagnostic.where.end();
+    row["file"] = diagnostic.where.file->name;
+    row["line"] = begin.line;
+    row["column"] = begin.column;
+    row["end_line"] = end.line;
+    row["end_column"] = end.column;
+  }
+  row["message"] = diagnostic.message;
+  if (!diagnostic.hint.empty()) row["hint"] = diagnostic.hint;
+  return row;
+}
+
+std::string json_text(const Report& report, std::string_view command) {
+  Json document = {{"command", command}, {"ok", report.code == ExitCode::good}, {"exit_code", int(report.code)}};
+  if (report.code != ExitCode::good) {
+    std::string message = report.error;
+    if (message.empty() && report.diagnostics.has_errors()) message = "the spec has mistakes";
+    document["error"] = {{"kind", code_name(report.code)}, {"message", message}};
+  }
+  document["diagnostics"] = Json::array();
+  for (const Diagnostic& diagnostic : report.diagnostics.all())
+    document["diagnostics"].push_back(diagnostic_json(diagnostic));
+  if (!report.fields.empty()) document.update(Json::parse(report.fields));
+  // Paths and source lines may hold any bytes; JSON may not.
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+ExitCode exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::user: return ExitCode::user;
+    case ErrorKind::environment: return ExitCode::machine;
+    case ErrorKind::wrong: return ExitCode::wrong;
+  }
+  return ExitCode::bug;
+}
+
+Report failure(const Error& error) { return failure(exit_code(error.kind), error.message); }
+
+Report failure(ExitCode code, std::string message) {
+  Report report;
+  report.code = code;
+  report.error = std::move(message);
+  return report;
+}
+
+Report failure(Diagnostics diagnostics) {
+  Report report;
+  report.code = diagnostics.has_errors() ? ExitCode::user : ExitCode::good;
+  report.diagnostics = std::move(diagnostics);
+  return report;
+}
+
+ExitCode print(const Report& report, std::string_view command, bool json) {
+  if (!json) {
+    const std::string mistakes = report.diagnostics.print();
+    if (!mistakes.empty()) fmt::print(stderr, "{}{}", mistakes, mistakes.back() == '\n' ? "" : "\n");
+    if (!report.error.empty()) fmt::print(stderr, "epifuse: error: {}\n", report.error);
+  }
+  const std::string text = json ? json_text(report, command) : report.text;
+  // fwrite rather than fmt, which throws: a full disk behind a redirection is the machine's fault and nothing more.
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (written) return report.code;
+  fmt::print(stderr, "epifuse: error: cannot write to the standard output: {}\n",
+             std::generic_category().message(errno));
+  return report.code == ExitCode::good ? ExitCode::machine : report.code;
+}
+
+}  // namespace epifuse::tools

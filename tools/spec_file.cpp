@@ -1,0 +1,44 @@
+#include "tools/spec_file.h"
+
+#include <fmt/format.h>
+
+namespace epifuse::tools {
+namespace {
+
+// A spec is written by a person or a small script. What is larger was named by mistake, and its mistakes, one a line,
+// would fill the memory.
+constexpr uint64_t largest_spec = uint64_t{4} << 20;
+
+// The disk, with the checks that tell a spec from some other file before the parser sees it.
+class SpecFiles : public SpecSource {
+ public:
+  explicit SpecFiles(FileSystem& disk) : disk_(disk), files_(disk) {}
+
+  Result<std::optional<std::string>> read(const std::string& path) override {
+    // One byte more than allowed is enough to know.
+    if (const FileStatus status = disk_.status(path); status.exists && !status.is_directory) {
+      const Result<std::string> head = disk_.read_part(path, 0, largest_spec + 1);
+      if (!head) return user_error(head.error().message);
+      if (head->size() > largest_spec)
+        return user_error(fmt::format("'{}' is no spec: it is larger than {} MiB", path, largest_spec >> 20));
+      if (head->find('\0') != std::string::npos)
+        return user_error(fmt::format("'{}' is no spec: it holds zero bytes, so it is not a text", path));
+    }
+    Result<std::optional<std::string>> text = files_.read(path);
+    if (!text) return user_error(text.error().message);
+    return text;
+  }
+
+ private:
+  FileSystem& disk_;
+  DiskSource files_;
+};
+
+}  // namespace
+
+Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics& diagnostics) {
+  SpecFiles files(disk);
+  return load_program(path, files, diagnostics);
+}
+
+}  // namespace epifuse::tools

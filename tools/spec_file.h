@@ -1,0 +1,17 @@
+// Reading the spec that a command line names.
+#pragma once
+
+#include <string>
+
+#include "base/diagnostics.h"
+#include "base/file_system.h"
+#include "base/result.h"
+#include "compiler/parser/program.h"
+
+namespace epifuse::tools {
+
+// The program of a spec file. Errors (user): no such file, a directory, not a text, larger than any spec. Mistakes in
+// the text are in `diagnostics`.
+Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics& diagnostics);
+
+}  // namespace epifuse::tools
