@@ -2,9 +2,11 @@
 // thing that the compiler and the runtime share; a process with a driver and a recipe needs nothing else.
 //
 // Integers are expressions over symbols (base/integer_expression.h). Symbols are
-//   - the kernel's `dim`s (their numbers come with the request, not with the cubin, so that one cubin serves many shapes),
+//   - the kernel's `dim`s (their numbers come with the request, not with the cubin, so that one cubin serves many
+//   shapes),
 //   - its `dyn`s and the capacities of its groups, each read at launch off the extent of a bound tensor,
-//   - `NAME.strideI`, the distance in elements between neighbours along axis I of tensor NAME (every axis but the last),
+//   - `NAME.strideI`, the distance in elements between neighbours along axis I of tensor NAME (every axis but the
+//   last),
 //   - `sm_count` (multiprocessors of the device less the launch's margin).
 #pragma once
 
@@ -60,10 +62,10 @@ enum class TensorMapType { u8, f16, bf16, f32 };
 struct TensorMapRecipe {
   std::string tensor;
   TensorMapType type = TensorMapType::bf16;
-  IntExpr byte_offset;                    // of the map's base from the tensor's pointer
-  std::vector<IntExpr> extents;           // elements; rank 2 to 5. An extent below 1 is encoded as 1: the map is not used
-  std::vector<IntExpr> strides;           // bytes, one for each axis but the fastest; multiples of 16
-  std::vector<uint32_t> box;              // elements; see element_strides
+  IntExpr byte_offset;           // of the map's base from the tensor's pointer
+  std::vector<IntExpr> extents;  // elements; rank 2 to 5. An extent below 1 is encoded as 1: the map is not used
+  std::vector<IntExpr> strides;  // bytes, one for each axis but the fastest; multiples of 16
+  std::vector<uint32_t> box;     // elements; see element_strides
   std::vector<uint32_t> element_strides;  // 1 to 8; a box of B with stride S brings ceil(B / S) elements
   Swizzle swizzle = Swizzle::b128;
 };
@@ -72,13 +74,13 @@ enum class FieldKind { tensor_map, address, integer32, integer64, param };
 
 // One field of the kernel's parameter struct. The device-side struct is generated from the same list.
 struct ParameterField {
-  std::string name;       // as the device code spells it
+  std::string name;  // as the device code spells it
   FieldKind kind = FieldKind::address;
-  uint32_t offset = 0;    // bytes from the start of the struct
-  uint32_t size = 8;      // 128 for a tensor map, which stands at a multiple of 64
-  std::string tensor;     // address: the buffer; "workspace"; empty: a null address
-  IntExpr value;          // integer*: the value; address into the workspace: the byte offset
-  int index = 0;          // tensor_map: into LaunchRecipe::maps; param: into LaunchRecipe::params
+  uint32_t offset = 0;  // bytes from the start of the struct
+  uint32_t size = 8;    // 128 for a tensor map, which stands at a multiple of 64
+  std::string tensor;   // address: the buffer; "workspace"; empty: a null address
+  IntExpr value;        // integer*: the value; address into the workspace: the byte offset
+  int index = 0;        // tensor_map: into LaunchRecipe::maps; param: into LaunchRecipe::params
 };
 
 // A kernel launch, or a memset of the workspace, in stream order.

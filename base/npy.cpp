@@ -1,9 +1,8 @@
 #include "base/npy.h"
 
+#include <cstring>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -195,8 +194,8 @@ Result<NpyArray> read_npy(std::string_view bytes, std::string_view name) {
   if (!header) return user_error(fmt::format("'{}' has a header that says no plain array", name));
   const int64_t element = element_bytes(header->descr);
   if (element == 0)
-    return user_error(fmt::format("'{}' has the dtype '{}'; little-endian floats and integers are read", name,
-                                  header->descr));
+    return user_error(
+        fmt::format("'{}' has the dtype '{}'; little-endian floats and integers are read", name, header->descr));
   if (header->fortran && header->shape.size() > 1)
     return user_error(fmt::format("'{}' is in Fortran order; save numpy.ascontiguousarray of it", name));
   const std::optional<int64_t> total = total_bytes(header->shape, element);
@@ -237,7 +236,9 @@ Result<std::string> npy_to_storage(const NpyArray& array, Storage storage, const
   if (integers && (array.dtype == "<i4" || array.dtype == "<i8")) return change_integers(array, storage, count, name);
   return user_error(fmt::format("'{}' has the dtype '{}'; for {} it may be '{}'{}", name, array.dtype,
                                 storage_name(storage), dtype_of(storage),
-                                is_float(storage) ? ", '<f4' or '<f8'" : integers ? ", '<i4' or '<i8'" : ""));
+                                is_float(storage) ? ", '<f4' or '<f8'"
+                                : integers        ? ", '<i4' or '<i8'"
+                                                  : ""));
 }
 
 NpyArray npy_from_storage(Storage storage, const std::vector<int64_t>& extents, std::string_view bytes) {

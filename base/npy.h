@@ -1,7 +1,7 @@
 // NumPy files: `.npy` (versions 1 to 3, little endian, C order) and `.npz` (a zip of them, not compressed).
 //
-// NumPy has no types for what kernels store, so bf16 lies in a file as uint16 bits, and e4m3, e5m2, e8m0 and packed e2m1
-// as uint8. float32 and float64 are taken for every floating storage and rounded once, to nearest even.
+// NumPy has no types for what kernels store, so bf16 lies in a file as uint16 bits, and e4m3, e5m2, e8m0 and packed
+// e2m1 as uint8. float32 and float64 are taken for every floating storage and rounded once, to nearest even.
 //
 // Files come from outside: every size in them is checked before it is used, and what cannot be right is an error that
 // names the file or the array, never a wrong tensor.
@@ -19,9 +19,9 @@
 namespace epifuse {
 
 struct NpyArray {
-  std::string dtype;            // as NumPy spells it: "<f4", "|u1"
+  std::string dtype;  // as NumPy spells it: "<f4", "|u1"
   std::vector<int64_t> shape;
-  std::string data;             // row-major, little endian
+  std::string data;  // row-major, little endian
 };
 
 // A whole file, or one member of a .npz; `name` is for messages.

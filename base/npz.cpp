@@ -1,7 +1,6 @@
 // The zip around a .npz: just as much of the format as numpy.savez writes.
-#include <fmt/format.h>
-
 #include <array>
+#include <fmt/format.h>
 #include <limits>
 #include <optional>
 
@@ -135,7 +134,8 @@ Result<std::string> write_npz(const NpzArrays& arrays) {
       return user_error("the arrays are more than 4 GiB; use one .npy file for each");
     const uint32_t crc = crc32(data);
     const size_t offset = result.size();
-    // Fields that both headers have: version 2.0, no flags, stored, no time (1980-01-01: equal input gives equal bytes).
+    // Fields that both headers have: version 2.0, no flags, stored, no time (1980-01-01: equal input gives equal
+    // bytes).
     std::string common;
     append(common, 20, 2), append(common, 0, 2), append(common, 0, 2), append(common, 0, 2), append(common, 0x21, 2);
     append(common, crc, 4), append(common, data.size(), 4), append(common, data.size(), 4);

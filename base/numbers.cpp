@@ -40,7 +40,8 @@ uint64_t divide_rounding(uint64_t integer, int shift) {
   return quotient + (rest > half || (rest == half && (quotient & 1)));
 }
 
-// 2^exponent, exactly, for every exponent that a format of ours has (std::ldexp is slow, and this is in the inner loop).
+// 2^exponent, exactly, for every exponent that a format of ours has (std::ldexp is slow, and this is in the inner
+// loop).
 double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
 
 }  // namespace

@@ -25,7 +25,8 @@ struct FloatFormat {
 const FloatFormat& float_format(Storage storage);
 bool is_float(Storage storage);  // has a FloatFormat
 
-// The code of a double. NaN gives the format's NaN (e2m1: +6); infinity gives infinity, or saturates as an overflow does.
+// The code of a double. NaN gives the format's NaN (e2m1: +6); infinity gives infinity, or saturates as an overflow
+// does.
 uint32_t encode(const FloatFormat& format, double value);
 double decode(const FloatFormat& format, uint32_t code);
 

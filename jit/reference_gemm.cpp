@@ -50,7 +50,7 @@ __device__ double small_float(unsigned code, int exponent_bits, int mantissa_bit
     return __longlong_as_double(0x7ff8000000000000ll);
   }
   const int shift = (exponent ? exponent : 1) - bias - mantissa_bits;
-  return sign * (exponent ? fraction + (1u << mantissa_bits) : fraction) * exp2((double)shift);
+  return sign * ldexp((double)(exponent ? fraction + (1u << mantissa_bits) : fraction), shift);
 }
 __device__ double load_f32(const unsigned char* at, int64 i) { return ((const float*)at)[i]; }
 __device__ double load_bf16(const unsigned char* at, int64 i) {

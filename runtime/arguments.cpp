@@ -1,3 +1,5 @@
+// Resolving arguments, in the order in which a mistake is told best: names, element types and ranks, then the sizes
+// that everything else is compared with, then extents, multiples and strides.
 #include "runtime/arguments.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Giving every name of a recipe its slot, and compiling its expressions over the slots.
 #include "runtime/compiled_recipe.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Asking the driver about devices, and keeping the right context current.
 #include "runtime/device.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Device memory and blocking copies.
 #include "runtime/device_buffer.h"
 
 #include <fmt/format.h>

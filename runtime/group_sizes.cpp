@@ -1,3 +1,4 @@
+// The rules of group sizes, checked on numbers.
 #include "runtime/group_sizes.h"
 
 #include <fmt/format.h>

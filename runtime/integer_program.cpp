@@ -1,3 +1,4 @@
+// Compiling integer expressions to postfix code, and running it on a stack of fixed size.
 #include "runtime/integer_program.h"
 
 #include <array>

@@ -1,3 +1,4 @@
+// Streams, timers and graphs over the driver table.
 #include "runtime/stream.h"
 
 namespace epifuse::runtime {

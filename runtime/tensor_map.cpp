@@ -1,3 +1,4 @@
+// Evaluating a map of the recipe and having the driver encode it.
 #include "runtime/tensor_map.h"
 
 #include <algorithm>

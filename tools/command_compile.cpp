@@ -52,7 +52,7 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
   const bool compiled = kernel.from == jit::From::toolchain;
   report.text = fmt::format("{} for {}: {} in {:.0f} ms, {}\n", image.recipe.kernel, image.recipe.target,
                             compiled ? "compiled" : fmt::format("from {}", jit::from_name(kernel.from)),
-                            kernel.milliseconds, fields["plan"].get<std::string>());
+                            kernel.milliseconds, kernel.schedule());
   report.text += fmt::format("  {} registers at entry, {} bytes of spills, {} of cubin\n  key {}\n", image.registers,
                              image.spill_bytes, megabytes(image.cubin.size()), kernel.key);
   for (const jit::RefusedPlan& refused : kernel.refused)
@@ -61,27 +61,6 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
   if (!line.output.empty()) report.text += fmt::format("  written to {}\n", line.output);
   report.fields = dump(fields);
   return report;
-}
-
-Json fields_of(const KernelOutcome& outcome) {
-  const jit::CompiledKernel& kernel = *outcome.kernel;
-  Json refused = Json::array();
-  for (const jit::RefusedPlan& plan : kernel.refused)
-    refused.push_back({{"plan", plan.schedule}, {"reason", plan.reason}});
-  return {{"kernel", kernel.image.recipe.kernel},
-          {"target", kernel.image.recipe.target},
-          {"key", kernel.key},
-          {"compiled", kernel.from == jit::From::toolchain},
-          {"from", jit::from_name(kernel.from)},
-          {"ms", kernel.milliseconds},
-          {"plan", kernel.schedule()},
-          {"refused", std::move(refused)},
-          {"registers", kernel.image.registers},
-          {"spill_bytes", kernel.image.spill_bytes},
-          {"wgmma_serialized", kernel.image.wgmma_serialized},
-          {"cubin_bytes", kernel.image.cubin.size()},
-          {"warnings", kernel.image.warnings},
-          {"toolchain_calls", outcome.toolchain_calls}};
 }
 
 Report emit_text(Stage stage, const Program& program, const CommandLine& line, const std::string& file,
@@ -105,11 +84,14 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
     nvdisasm = *found;
   }
   // The cache keeps cubins alone.
-  Result<KernelOutcome> outcome = compile_kernel(program, line, world, line.emit != Emit::ptx);
-  if (!outcome) return failure(outcome.error());
-  if (!outcome->kernel) return failure(std::move(outcome->diagnostics));
-  const jit::CompiledKernel& kernel = *outcome->kernel;
-  Json fields = fields_of(*outcome);
+  const std::unique_ptr<jit::Engine> engine = make_engine(world, line.emit != Emit::ptx);
+  Diagnostics diagnostics;
+  const auto compiled = engine->compile(program, line.kernel, compiler_options(line), diagnostics);
+  if (!compiled) return failure(compiled.error());
+  if (!*compiled) return failure(std::move(diagnostics));
+  const jit::CompiledKernel& kernel = ***compiled;
+  Json fields = Json::parse(kernel_json(kernel));
+  fields["toolchain_calls"] = engine->toolchain_calls();
 
   Report report;
   if (!line.emit || line.emit == Emit::cubin) {
@@ -132,7 +114,7 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
     if (Status done = deliver(text, file, line, world, report, fields); !done) return failure(done.error());
     report.fields = dump(fields);
   }
-  report.diagnostics = std::move(outcome->diagnostics);
+  report.diagnostics = std::move(diagnostics);
   return report;
 }
 

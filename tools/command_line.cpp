@@ -52,8 +52,8 @@ constexpr const char* commands[] = {"check", "compile", "run", "verify", "doctor
 // Option values as they were written; turned into a CommandLine when CLI11 is done.
 struct Written {
   std::vector<std::string> specs, inputs;
-  std::string spec, kernel, schedule, device = "auto", seed = "0";
-  std::optional<std::string> target, emit, output, inputs_from, counts, jobs;
+  std::string spec, kernel, schedule, device = "auto", seed = "0", data = "normal";
+  std::optional<std::string> target, emit, output, inputs_from, counts, slack, jobs;
   std::vector<std::string> dims, params, without;
   bool json = false;
 };
@@ -83,7 +83,9 @@ void add_data_options(CLI::App& app, Written& written) {
   app.add_option("INPUTS", written.inputs, "NAME=FILE.npy: inputs and group sizes");
   app.add_option("--inputs", written.inputs_from, "a directory of NAME.npy files, or an .npz")->type_name("PATH");
   app.add_option("--counts", written.counts, "rows of each group: 0,1,127")->type_name("N,...");
-  app.add_option("--seed", written.seed, "of random inputs")->type_name("N");
+  app.add_option("--slack", written.slack, "rows behind the last group, where no input says how many")->type_name("N");
+  app.add_option("--seed", written.seed, "of the inputs that are not given")->type_name("N");
+  app.add_option("--data", written.data, "what those hold: normal, scaled (rows times 2^-8 to 2^8), integers (-2 to 2)");
   add_repeated(app, "--param", written.params, "a param of the spec: limit=7.0")->type_name("NAME=X");
   app.add_option("--jobs", written.jobs, "threads of the interpreter")->type_name("N");
 }
@@ -158,6 +160,13 @@ Result<Emit> parse_emit(const std::string& text) {
   return user_error(fmt::format("'{}' is no stage; the stages are tokens, ast, ir, plan, cuda, ptx, cubin and sass", text));
 }
 
+Result<jit::DataMode> parse_data(const std::string& text) {
+  if (text == "normal") return jit::DataMode::normal;
+  if (text == "scaled") return jit::DataMode::scaled;
+  if (text == "integers") return jit::DataMode::integers;
+  return user_error(fmt::format("'{}' is not normal, scaled or integers", text));
+}
+
 Error in_option(std::string_view option, const Error& error) {
   return user_error(fmt::format("{}: {}", option, error.message));
 }
@@ -207,6 +216,14 @@ Result<CommandLine> understand(const Written& written) {
   const Result<int64_t> seed = parse_integer(written.seed, 0, std::numeric_limits<int64_t>::max());
   if (!seed) return in_option("--seed", seed.error());
   line.seed = static_cast<uint64_t>(*seed);
+  const Result<jit::DataMode> data = parse_data(written.data);
+  if (!data) return in_option("--data", data.error());
+  line.data = *data;
+  if (written.slack) {
+    const Result<int64_t> slack = parse_integer(*written.slack, 0, int64_t{1} << 40);
+    if (!slack) return in_option("--slack", slack.error());
+    line.slack = *slack;
+  }
   if (written.jobs) {
     const Result<int64_t> jobs = parse_integer(*written.jobs, 1, 4096);
     if (!jobs) return in_option("--jobs", jobs.error());

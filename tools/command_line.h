@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/target.h"
+#include "jit/inputs.h"
 
 namespace epifuse::tools {
 
@@ -35,7 +36,9 @@ struct CommandLine {
   std::vector<std::pair<std::string, std::string>> input_files;  // NAME=FILE.npy, in the order given
   std::string inputs;                                            // directory, or .npz
   std::optional<std::vector<int64_t>> counts;                    // rows of each group
-  uint64_t seed = 0;
+  uint64_t seed = 0;                                             // of the inputs that are not given
+  jit::DataMode data = jit::DataMode::normal;
+  int64_t slack = 0;  // rows of capacity behind the last group
 
   int jobs = 0;  // threads of the interpreter; 0: one for each core
   bool json = false;

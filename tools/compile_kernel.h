@@ -2,9 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
-#include "base/diagnostics.h"
-#include "base/result.h"
 #include "compiler/compiler.h"
 #include "jit/engine.h"
 #include "tools/command_line.h"
@@ -14,13 +13,10 @@ namespace epifuse::tools {
 
 CompilerOptions compiler_options(const CommandLine& line);
 
-struct KernelOutcome {
-  jit::CompiledKernelPtr kernel;  // null: the diagnostics say why
-  Diagnostics diagnostics;
-  int toolchain_calls = 0;
-};
+// `use_cache` false: nothing is taken from the disk or left there.
+std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cache);
 
-Result<KernelOutcome> compile_kernel(const Program& program, const CommandLine& line, Surroundings& world,
-                                     bool read_cache);
+// What --json says of a compiled kernel, as the text of a JSON object.
+std::string kernel_json(const jit::CompiledKernel& kernel);
 
 }  // namespace epifuse::tools

@@ -41,11 +41,18 @@ Result<std::string> output_file(FileSystem& disk, const std::string& path) {
   return real;
 }
 
-Status make_output_directory(FileSystem& disk, const std::string& path) {
+Status check_output_directory(const std::string& path) {
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
-  if (fs::is_directory(status)) return {};
-  if (fs::exists(status)) return user_error(fmt::format("cannot write into '{}': it is not a directory", path));
+  if (fs::exists(status) && !fs::is_directory(status))
+    return user_error(fmt::format("cannot write into '{}': it is not a directory", path));
+  return {};
+}
+
+Status make_output_directory(FileSystem& disk, const std::string& path) {
+  std::error_code failed;
+  if (Status checked = check_output_directory(path); !checked) return checked;
+  if (fs::is_directory(path, failed)) return {};
   if (Status made = disk.make_directories(path); !made) return user_error(made.error().message);
   fs::permissions(path, static_cast<fs::perms>(0777 & ~file_mask()), failed);
   return {};

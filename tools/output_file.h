@@ -14,6 +14,9 @@ namespace epifuse::tools {
 // folder does not exist.
 Result<std::string> output_file(FileSystem& disk, const std::string& path);
 
+// An error (user) when something else is in the directory's place.
+Status check_output_directory(const std::string& path);
+
 // A directory for several files, made when it is missing.
 Status make_output_directory(FileSystem& disk, const std::string& path);
 

@@ -81,6 +81,8 @@ Report failure(Diagnostics diagnostics) {
   return report;
 }
 
+void note(std::string_view text) { fmt::print(stderr, "epifuse: {}\n", text); }
+
 ExitCode print(const Report& report, std::string_view command, bool json) {
   if (!json) {
     const std::string mistakes = report.diagnostics.print();

@@ -1,7 +1,7 @@
 // What a command has to say at its end, and how it is said: text for people, or one JSON document.
 //
-// Commands return a Report and print nothing themselves; so --json is always exactly one document on stdout, errors
-// too, and a command that fails has written nothing. Progress and notes go to stderr as they come (the log sink).
+// Commands return a Report and print nothing on stdout themselves; so --json is always exactly one document there,
+// errors too. Notes go to stderr as they come.
 #pragma once
 
 #include <string>
@@ -35,6 +35,9 @@ Report failure(const Error& error);
 Report failure(ExitCode code, std::string message);
 // Mistakes of a spec; the code is `user` when an error is among them.
 Report failure(Diagnostics diagnostics);
+
+// "epifuse: TEXT" on stderr, at once.
+void note(std::string_view text);
 
 // Prints a report and returns the exit code: the report's, or `machine` when stdout cannot be written.
 ExitCode print(const Report& report, std::string_view command, bool json);

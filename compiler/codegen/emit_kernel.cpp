@@ -55,18 +55,17 @@ class Emitter {
   }
   static std::string_view tag(const ir::Tensor& tensor) { return storage_name(tensor.type.storage()); }
 
-  // The struct has the fields of the recipe in its order; neighbours "b[0]", "b[1]" become one array.
+  // The struct has the fields of the recipe in its order; neighbours "b.0", "b.1" become one array.
   void parameters() {
     const RecipeStep& step = plan_.recipe.steps[0];
     line("struct Parameters {{");
     for (size_t i = 0; i < step.fields.size(); ++i) {
       const ParameterField& field = step.fields[i];
       std::string name = field.name;
-      if (const size_t bracket = name.find('['); bracket != std::string::npos) {
-        const std::string base = name.substr(0, bracket + 1);
+      if (const size_t dot = name.find('.'); dot != std::string::npos) {
         size_t count = 1;
-        while (i + 1 < step.fields.size() && step.fields[i + 1].name.starts_with(base)) ++count, ++i;
-        name = fmt::format("{}{}]", base, count);
+        while (i + 1 < step.fields.size() && step.fields[i + 1].name.starts_with(name.substr(0, dot + 1))) ++count, ++i;
+        name = fmt::format("{}[{}]", name.substr(0, dot), count);
       }
       line("  {} {};", spell_kind(field.kind), name);
     }
@@ -179,7 +178,7 @@ class Emitter {
       if (!stages_scales(sink)) continue;
       const std::string& name = output_tensor(sink).name;
       for (size_t part = 0; part < sink.values.size(); ++part)
-        line("      {}.flush(p.out_{}_scale, p.pitch_{}_scale, tile.rows[{}], column < p.columns, {}, index);",
+        line("      {}.flush(p.scales_{}, p.scale_pitch_{}, tile.rows[{}], column < p.columns, {}, index);",
              scales_name(sink, part), name, name, sink.place,
              column_in(sink.values.size() == 2, static_cast<int>(part), "column"));
     }
@@ -219,7 +218,7 @@ class Emitter {
 
   std::string local(const EpilogueInput& in) const {
     const std::string& name = input_tensor(in).name;
-    return in.doubled ? fmt::format("in_{}_{}", name, in.part) : "in_" + name;
+    return in.doubled ? fmt::format("in{}_{}", in.part, name) : "in_" + name;
   }
 
   // What is the same for every block of the tile.
@@ -355,11 +354,11 @@ class Emitter {
         break;
       case SinkKind::transposed:
         line("      store_transposed<{}, {}>(value{}, p.out_{}, p.pitch_{}, {}, columns, {});", tag(tensor),
-             truth(plan_.places[static_cast<size_t>(sink.place)].alignment % 4 == 0), part, name, name, rows, column);
+             truth(plan_.stores_4_rows(sink)), part, name, name, rows, column);
         break;
       case SinkKind::mx_rows:
       case SinkKind::mx_transposed:
-        line("      {}<{}>(value{}, p.out_{}, p.pitch_{}, p.out_{}_scale, p.pitch_{}_scale, {}, lane, {}, columns, {}, block);",
+        line("      {}<{}>(value{}, p.out_{}, p.pitch_{}, p.scales_{}, p.scale_pitch_{}, {}, lane, {}, columns, {}, block);",
              sink.kind == SinkKind::mx_rows ? "store_rows_mx" : "store_transposed_mx", storage_name(tensor.type.element),
              part, name, name, name, name, scales_name(sink, static_cast<size_t>(part)), rows, column);
         break;

@@ -77,7 +77,7 @@ std::string leaf_name(const ir::Graph& graph, const Epilogue& epilogue, int leaf
   }
   const lowering::EpilogueInput& in = epilogue.inputs[static_cast<size_t>(node.index)];
   const std::string& name = graph.inputs[static_cast<size_t>(in.input)].tensor.name;
-  return in.doubled ? fmt::format("in_{}_{}", name, in.part) : "in_" + name;
+  return in.doubled ? fmt::format("in{}_{}", in.part, name) : "in_" + name;
 }
 
 std::string spell_value(const ir::Graph& graph, const Epilogue& epilogue, int root, const std::string& name) {

@@ -21,7 +21,7 @@ std::vector<int> leaves_of(const lowering::Epilogue& epilogue, int root);
 // `leaf_name(node)`. Indented to stand in a struct.
 std::string spell_value(const ir::Graph& graph, const lowering::Epilogue& epilogue, int root, const std::string& name);
 
-// Parameter name of a leaf: "h0", "prob", "bias_1", "limit".
+// Parameter name of a leaf: "sum_0", "in_prob", "in1_bias", "param_limit".
 std::string leaf_name(const ir::Graph& graph, const lowering::Epilogue& epilogue, int leaf);
 
 }  // namespace epifuse::codegen

@@ -1,9 +1,8 @@
 #include "compiler/interpreter/compare.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <limits>
 #include <map>
 
@@ -184,8 +183,15 @@ class OutputJudge {
       ++verdict_.outside, ++verdict_.different;
       if (verdict_.worst.found) continue;
       const double wanted = static_cast<double>(expected[e]);
-      verdict_.worst = {true, false, {{graph_.extent_text(output_.tensor.shape[0]), static_cast<int64_t>(e)}},
-                        static_cast<int>(e), static_cast<double>(stored), wanted, wanted, wanted, infinity};
+      verdict_.worst = {true,
+                        false,
+                        {{graph_.extent_text(output_.tensor.shape[0]), static_cast<int64_t>(e)}},
+                        static_cast<int>(e),
+                        static_cast<double>(stored),
+                        wanted,
+                        wanted,
+                        wanted,
+                        infinity};
     }
     conclude();
     return std::move(verdict_);
@@ -311,9 +317,7 @@ class OutputJudge {
         if (range.kind == StoredRange::Kind::owned) continue;
         for_each_stretch(tensor, cut.axis, range, [&](int64_t first, int64_t count) {
           for (int64_t i = first * bits / 8; i < (first + count) * bits / 8; ++i) {
-            const uint8_t expected = range.kind == StoredRange::Kind::gap ? 0
-                                     : old                                ? old->bytes[i]
-                                                                          : before_.poison;
+            const uint8_t expected = range.kind == StoredRange::Kind::gap ? 0 : old ? old->bytes[i] : before_.poison;
             if (tensor.bytes[i] == expected) continue;
             ++(range.kind == StoredRange::Kind::gap ? verdict_.gap : verdict_.touched);
           }

@@ -1,11 +1,11 @@
 // Judges what a kernel stored against what the graph means.
 //
-// Every element must lie in [round(low), round(high)], where [low, high] is the interval that the device's f32 value may
-// lie in (map_ops.h; of a gemm, gemm.h): numerics.md §11.3. With exact arithmetic the interval is a point and the test
-// is equality. Of a scaled type the scale must lie between those of the smallest and the largest possible magnitude, and
-// each code between those of the interval's ends under the stored scale. Beside that, the norm of the error per group
-// and per strip of columns is bounded (a systematic error can hide inside intervals that bound the worst case), gaps
-// must be zero, and what the language does not write must still hold what it held before.
+// Every element must lie in [round(low), round(high)], where [low, high] is the interval that the device's f32 value
+// may lie in (map_ops.h; of a gemm, gemm.h): numerics.md §11.3. With exact arithmetic the interval is a point and the
+// test is equality. Of a scaled type the scale must lie between those of the smallest and the largest possible
+// magnitude, and each code between those of the interval's ends under the stored scale. Beside that, the norm of the
+// error per group and per strip of columns is bounded (a systematic error can hide inside intervals that bound the
+// worst case), gaps must be zero, and what the language does not write must still hold what it held before.
 //
 // Codes are compared as numbers: -0 and +0 are the same, any NaN is NaN.
 #pragma once
@@ -43,16 +43,19 @@ struct Verdict {
   int64_t different = 0;  // elements whose code is not the reference's (allowed inside the interval)
   int64_t scales = 0, scales_outside = 0, scales_different = 0;
   int64_t nan_reference = 0, nan_stored = 0;
-  int64_t saturated = 0;  // stored at the largest finite number of an 8-bit or smaller type
-  int64_t zero_signs = 0; // zeros of the other sign, where the value is exact
-  int64_t touched = 0;    // bytes changed that belong to nobody
-  int64_t gap = 0;        // codes and scales in gaps that are not zero
+  int64_t saturated = 0;   // stored at the largest finite number of an 8-bit or smaller type
+  int64_t zero_signs = 0;  // zeros of the other sign, where the value is exact
+  int64_t touched = 0;     // bytes changed that belong to nobody
+  int64_t gap = 0;         // codes and scales in gaps that are not zero
 
-  double error_norm = 0;                           // of everything, relative
-  double worst_group_norm = 0; int worst_group = -1;
-  double worst_strip_norm = 0; int64_t worst_strip_column = -1; int worst_strip_group = -1;
-  int64_t norms_exceeded = 0;                      // groups and strips over their limit
-  double norm_limit = 0;                           // of the type, see the table in compare.cpp
+  double error_norm = 0;  // of everything, relative
+  double worst_group_norm = 0;
+  int worst_group = -1;
+  double worst_strip_norm = 0;
+  int64_t worst_strip_column = -1;
+  int worst_strip_group = -1;
+  int64_t norms_exceeded = 0;  // groups and strips over their limit
+  double norm_limit = 0;       // of the type, see the table in compare.cpp
 
   std::string print() const;
   std::string to_json() const;  // keys are those of the fields

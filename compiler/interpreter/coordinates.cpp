@@ -14,8 +14,8 @@ bool Coordinate::same_as(const Coordinate& other) const {
                       });
   };
   return kind == other.kind && axis == other.axis && from == other.from && piece == other.piece &&
-         halves == other.halves && part == other.part && index == other.index && limit == other.limit && groups == other.groups && aligned == other.aligned &&
-         same_terms(address, other.address);
+         halves == other.halves && part == other.part && index == other.index && limit == other.limit &&
+         groups == other.groups && aligned == other.aligned && same_terms(address, other.address);
 }
 
 bool CoordinateTable::varies(const Address& address) const {

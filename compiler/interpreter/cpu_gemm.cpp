@@ -76,9 +76,8 @@ void multiply_tile(const GemmTask& task, const GemmBlock& block, int64_t row, in
     const int64_t depth = std::min(tile_depth, block.depth - k);
     convert(task.a, block.row_begin + row, rows, block.a_k + k, depth,
             [&](int64_t r, int64_t i, double v) { p.a[r * tile_depth + i] = v; });
-    convert(task.b, block.col_begin + col, cols, block.b_k + k, depth, [&](int64_t c, int64_t i, double v) {
-      p.b[c / lanes * lanes * tile_depth + i * lanes + c % lanes] = v;
-    });
+    convert(task.b, block.col_begin + col, cols, block.b_k + k, depth,
+            [&](int64_t c, int64_t i, double v) { p.b[c / lanes * lanes * tile_depth + i * lanes + c % lanes] = v; });
     multiply_panels(p.a, p.b, p.c, depth);
   }
   for (int64_t r = 0; r < rows; ++r)

@@ -75,8 +75,7 @@ void ValueProgram::execute(const Instruction& instruction, int target, Scratch& 
 }
 
 void ValueProgram::load_plain(const Instruction& instruction, const Lane& to, Scratch& scratch, int count) const {
-  const CoordinateValues::Positions p =
-      scratch.coordinates_.positions(instruction.address, scratch.positions_.data());
+  const CoordinateValues::Positions p = scratch.coordinates_.positions(instruction.address, scratch.positions_.data());
   if (p.each)
     load_at(*instruction.tensor, p.each, count, to.value);
   else
@@ -94,8 +93,8 @@ void ValueProgram::load_scaled(const Instruction& instruction, const Lane& to, S
     const int64_t code = codes.each ? codes.each[i] : codes.first + i * codes.step;
     const int64_t scale = (scales.each ? scales.each[i] : scales.first + i * scales.step) +
                           coordinates.at(instruction.blocked, i) / block * instruction.scale_stride;
-    to.value[i] = instruction.quantiser->value(load_code(*instruction.tensor, code),
-                                               load_code(*instruction.scale, scale));
+    to.value[i] =
+        instruction.quantiser->value(load_code(*instruction.tensor, code), load_code(*instruction.scale, scale));
   }
   make_exact(to, count);
 }

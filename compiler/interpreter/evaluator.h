@@ -46,16 +46,16 @@ class ValueProgram {
     Kind kind = Kind::constant;
     const ir::Node* node = nullptr;
     int args[3] = {0, 0, 0};
-    bool uniform = false;          // the same at every place of a run
-    double number = 0;             // constant
+    bool uniform = false;  // the same at every place of a run
+    double number = 0;     // constant
     const HostTensor* tensor = nullptr;
     const HostTensor* scale = nullptr;
     std::shared_ptr<const Quantiser> quantiser;
     const GemmResult* gemm = nullptr;
-    Address address, scale_address;      // of elements; of rows and columns of a gemm
-    CoordinateId blocked = -1;           // scaled_input: the coordinate that is divided into blocks
-    int64_t scale_stride = 0;            // … and its stride in the scales
-    CoordinateId condition = -1;         // masked: 0 where it is negative; choose: which argument
+    Address address, scale_address;  // of elements; of rows and columns of a gemm
+    CoordinateId blocked = -1;       // scaled_input: the coordinate that is divided into blocks
+    int64_t scale_stride = 0;        // … and its stride in the scales
+    CoordinateId condition = -1;     // masked: 0 where it is negative; choose: which argument
   };
 
   void execute(const Instruction& instruction, int target, Scratch& scratch, int count) const;

@@ -1,7 +1,6 @@
 // From a gemm node to a task: which names are rows, columns, batches or groups, and where each element lies.
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "base/ensure.h"
 #include "compiler/interpreter/gemm.h"
@@ -79,8 +78,8 @@ class OperandReader {
     const std::vector<int64_t> extents = problem_.extents(tensor);
     for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
       const Extent& extent = tensor.shape[axis];
-      const auto place = std::find_if(places.begin(), places.end(),
-                                      [&](const Place& p) { return graph_.same_name(p.name, extent); });
+      const auto place =
+          std::find_if(places.begin(), places.end(), [&](const Place& p) { return graph_.same_name(p.name, extent); });
       EPIFUSE_ENSURE(place != places.end(), "a name of a gemm operand without a place");
       int64_t index = place->index;
       const bool aligned = extent.dim >= 0 && graph_.dims[extent.dim].kind == ir::DimKind::aligned;
@@ -138,8 +137,7 @@ class Planner {
     const Shape &as = graph_.nodes[a].shape, &bs = graph_.nodes[b].shape;
     batch_.clear(), a_free_.clear(), b_free_.clear();
     for (const Extent& e : as)
-      if (!graph_.same_name(e, contracted_))
-        (graph_.has_name(bs, e) ? batch_ : a_free_).push_back(graph_.base_name(e));
+      if (!graph_.same_name(e, contracted_)) (graph_.has_name(bs, e) ? batch_ : a_free_).push_back(graph_.base_name(e));
     for (const Extent& e : bs)
       if (!graph_.same_name(e, contracted_) && !graph_.has_name(as, e)) b_free_.push_back(graph_.base_name(e));
     ragged_in_a_ = take_groups(a_free_, b_free_);
@@ -185,7 +183,8 @@ class Planner {
     const OperandReader reader(problem_, id, node_.along);
     const ir::Input& input = graph_.inputs[reader.input()];
     const HostTensor* tensor = problem_.input(reader.input());
-    if (!tensor) return user_error(fmt::format("'{}' is an operand of a gemm and cannot be left out", input.tensor.name));
+    if (!tensor)
+      return user_error(fmt::format("'{}' is an operand of a gemm and cannot be left out", input.tensor.name));
     const int64_t rows = count(shape);
     into.rows.resize(static_cast<size_t>(rows));
     std::vector<Place> places;
@@ -204,8 +203,8 @@ class Planner {
       if (Status status = find_step(reader, places, into); !status) return status;
       have_step = true;
     }
-    into.tensor = input.tensor.type.scaled() ? dequantise(input.tensor, *tensor, *problem_.input_scale(reader.input()))
-                                             : tensor;
+    into.tensor =
+        input.tensor.type.scaled() ? dequantise(input.tensor, *tensor, *problem_.input_scale(reader.input())) : tensor;
     return {};
   }
 
@@ -250,8 +249,8 @@ class Planner {
     if (ragged_contraction()) {
       const Groups& base = *groups(contracted_);
       for (size_t e = 0; e < base.start.size(); ++e)
-        task.blocks.push_back({0, a_rows, 0, k_start(0, e), k_start(1, e), base.count(e),
-                               static_cast<int64_t>(e) * a_rows});
+        task.blocks.push_back(
+            {0, a_rows, 0, k_start(0, e), k_start(1, e), base.count(e), static_cast<int64_t>(e) * a_rows});
       axis(plan_.row_axes, group_count(contracted_), a_rows);
       axes(plan_.row_axes, a_free_);
       task.rows = static_cast<int64_t>(base.start.size()) * a_rows;
@@ -286,9 +285,7 @@ class Planner {
   }
 
   // The operands' roles were exchanged: A's names are those of the second argument.
-  bool swapped() const {
-    return !a_free_.empty() && !graph_.has_name(graph_.nodes[node_.args[0]].shape, a_free_[0]);
-  }
+  bool swapped() const { return !a_free_.empty() && !graph_.has_name(graph_.nodes[node_.args[0]].shape, a_free_[0]); }
 
   void axis(std::vector<GemmAxis>& into, const Extent& name, int64_t stride) const { into.push_back({name, stride}); }
 

@@ -1,9 +1,9 @@
-// The interpreter: what a graph means, computed slowly and obviously in double precision on the host. It is the judge of
-// every kernel (compare.h) and what `--device cpu` runs.
+// The interpreter: what a graph means, computed slowly and obviously in double precision on the host. It is the judge
+// of every kernel (compare.h) and what `--device cpu` runs.
 //
-// Rounding: values are doubles, rounded only by `cast` and by the store, which rounds the double once. A quantiser takes
-// its scale from the largest double of a block and rounds each double once; for numbers that are f32 that is what a
-// device does bit for bit, for others compare.h knows the difference.
+// Rounding: values are doubles, rounded only by `cast` and by the store, which rounds the double once. A quantiser
+// takes its scale from the largest double of a block and rounds each double once; for numbers that are f32 that is what
+// a device does bit for bit, for others compare.h knows the difference.
 #pragma once
 
 #include "base/result.h"

@@ -124,8 +124,8 @@ void ternary(const Lanes& l, Value value, Bound bound) {
   for (int i = 0; i < l.count; ++i) l.result.value[i] = value(l.a.value[i], l.b.value[i], l.c.value[i]);
   if (!l.result.low) return;
   for (int i = 0; i < l.count; ++i) {
-    const Interval x = bound(Interval{l.a.low[i], l.a.high[i]}, Interval{l.b.low[i], l.b.high[i]},
-                             Interval{l.c.low[i], l.c.high[i]});
+    const Interval x =
+        bound(Interval{l.a.low[i], l.a.high[i]}, Interval{l.b.low[i], l.b.high[i]}, Interval{l.c.low[i], l.c.high[i]});
     l.result.low[i] = x.low, l.result.high[i] = x.high;
   }
 }
@@ -143,7 +143,9 @@ void falling(const Lanes& l, Function f) {
 void square_root(const Lanes& l) {
   unary(
       l, [](double x) { return std::sqrt(x); },
-      [](Interval x) { return with_rounding({std::sqrt(x.low), std::sqrt(x.high)}); });
+      [](Interval x) {
+        return with_rounding({std::sqrt(x.low), std::sqrt(x.high)});
+      });
 }
 
 void multiply(const Lanes& l) {
@@ -173,18 +175,25 @@ void apply_map(const ir::Node& node, int count, const Lane& result, const Lane& 
     case ir::Op::add:
       return binary(
           l, [](double x, double y) { return x + y; },
-          [](I x, I y) { return with_rounding({x.low + y.low, x.high + y.high}); });
+          [](I x, I y) {
+            return with_rounding({x.low + y.low, x.high + y.high});
+          });
     case ir::Op::sub:
       return binary(
           l, [](double x, double y) { return x - y; },
-          [](I x, I y) { return with_rounding({x.low - y.high, x.high - y.low}); });
+          [](I x, I y) {
+            return with_rounding({x.low - y.high, x.high - y.low});
+          });
     case ir::Op::mul: return multiply(l);
     case ir::Op::div:
       return binary(
           l, [](double x, double y) { return x / y; }, [](I x, I y) { return with_rounding(quotient(x, y)); });
     case ir::Op::neg:
       return unary(
-          l, [](double x) { return -x; }, [](I x) { return I{-x.high, -x.low}; });
+          l, [](double x) { return -x; },
+          [](I x) {
+            return I{-x.high, -x.low};
+          });
     case ir::Op::less:
       return binary(
           l, [](double x, double y) { return x < y ? 1.0 : 0.0; },
@@ -218,7 +227,9 @@ void apply_map(const ir::Node& node, int count, const Lane& result, const Lane& 
         return I{clamp(x.low, y.low, z.low), clamp(x.high, y.high, z.high)};
       });
     }
-    case ir::Op::abs: return unary(l, [](double x) { return std::fabs(x); }, absolute);
+    case ir::Op::abs:
+      return unary(
+          l, [](double x) { return std::fabs(x); }, absolute);
     case ir::Op::exp: return rising(l, [](double x) { return std::exp(x); });
     case ir::Op::log: return rising(l, [](double x) { return std::log(x); });
     case ir::Op::tanh: return rising(l, [](double x) { return std::tanh(x); });

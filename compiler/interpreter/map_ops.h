@@ -12,7 +12,7 @@ namespace epifuse::interpreter {
 
 struct Lane {
   double* value = nullptr;
-  double* low = nullptr;   // null when bounds are not asked for
+  double* low = nullptr;  // null when bounds are not asked for
   double* high = nullptr;
 };
 

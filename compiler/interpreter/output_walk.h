@@ -30,7 +30,7 @@ struct DomainRange {
 struct Tile {
   std::vector<int64_t> position;  // of its first element, on each axis of the domain
   int64_t rows = 1, cols = 1;
-  int group = -1;                 // the group that it belongs to, -1 when nothing is grouped
+  int group = -1;                      // the group that it belongs to, -1 when nothing is grouped
   int64_t first = 0, first_scale = 0;  // where its first element, and that element's scale, lie in the buffers
 
   static constexpr int64_t pitch = chunk_size, most_rows = 128;
@@ -84,7 +84,7 @@ class OutputWalk {
   std::vector<int64_t> sizes_, strides_, scale_strides_;
   std::vector<ir::DimId> stored_dims_;  // the dimension, perhaps aligned, under which an axis is stored
   int row_axis_ = -1, col_axis_ = -1, along_ = -1;
-  int64_t block_ = 1;  // elements of a block along `along_`
+  int64_t block_ = 1;                             // elements of a block along `along_`
   std::vector<std::vector<DomainRange>> pieces_;  // per axis, no longer than a tile
   int64_t tiles_ = 0;
   std::shared_ptr<const ValueProgram> program_;  // of the value; null when it is reduced

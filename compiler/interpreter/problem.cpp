@@ -88,8 +88,9 @@ class Binder {
   Status check_divisible(const ir::Tensor& tensor) const {
     for (const ir::Extent& extent : tensor.shape)
       if (extent.dim >= 0 && extent.times * problem_.sizes_[extent.dim] % extent.over != 0)
-        return user_error(fmt::format("'{}': {} is no whole number for {} = {}", tensor.name, graph_.extent_text(extent),
-                                      graph_.dims[extent.dim].name, problem_.sizes_[extent.dim]));
+        return user_error(fmt::format("'{}': {} is no whole number for {} = {}", tensor.name,
+                                      graph_.extent_text(extent), graph_.dims[extent.dim].name,
+                                      problem_.sizes_[extent.dim]));
     return {};
   }
 
@@ -163,7 +164,8 @@ class Binder {
       groups.gap_end.push_back(start);
     }
     if (start > problem_.sizes_[id])
-      return user_error(fmt::format("a buffer over '{}' has {} rows, {} are needed", dim.name, problem_.sizes_[id], start));
+      return user_error(
+          fmt::format("a buffer over '{}' has {} rows, {} are needed", dim.name, problem_.sizes_[id], start));
     problem_.groups_[id] = std::move(groups);
     return {};
   }

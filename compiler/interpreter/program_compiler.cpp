@@ -1,7 +1,6 @@
 // From the nodes under a value to the straight list of instructions that evaluates it.
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <map>
 #include <utility>
 
@@ -26,8 +25,8 @@ class ProgramCompiler {
   Result<ValueProgram> run(NodeId value) {
     std::vector<CoordinateId> coordinates;
     for (const Extent& name : graph_.nodes[value].shape) {
-      const auto axis = std::find_if(domain_.begin(), domain_.end(),
-                                     [&](const Extent& e) { return graph_.same_name(e, name); });
+      const auto axis =
+          std::find_if(domain_.begin(), domain_.end(), [&](const Extent& e) { return graph_.same_name(e, name); });
       EPIFUSE_ENSURE(axis != domain_.end(), "a domain that lacks a name of the value");
       Coordinate coordinate;
       coordinate.axis = static_cast<int>(axis - domain_.begin());
@@ -161,8 +160,8 @@ class ProgramCompiler {
       instruction.address.terms.push_back({coordinate_of(axis.name, shape, coordinates), axis.stride});
     for (const GemmAxis& axis : result.col_axes)
       instruction.scale_address.terms.push_back({coordinate_of(axis.name, shape, coordinates), axis.stride});
-    instruction.uniform = !program_.coordinates_.varies(instruction.address) &&
-                          !program_.coordinates_.varies(instruction.scale_address);
+    instruction.uniform =
+        !program_.coordinates_.varies(instruction.address) && !program_.coordinates_.varies(instruction.scale_address);
     return push(std::move(instruction));
   }
 
@@ -209,8 +208,8 @@ class ProgramCompiler {
           program_.coordinates_.add(halving(Coordinate::Kind::part, node, whole[axis], coordinates[axis]));
       std::vector<CoordinateId> inner;
       for (size_t i = 0; i < part.size(); ++i)
-        inner.push_back(i == part_axis ? program_.coordinates_.add(halving(Coordinate::Kind::join, node, whole[axis],
-                                                                           coordinates[axis]))
+        inner.push_back(i == part_axis ? program_.coordinates_.add(
+                                             halving(Coordinate::Kind::join, node, whole[axis], coordinates[axis]))
                                        : coordinate_of(part[i], whole, coordinates));
       instruction.args[argument] = emit(node.args[argument], inner);
     }

@@ -132,9 +132,9 @@ class Reduction {
     int64_t kept;  // place along the result's axis of its first element
   };
   struct Axis {
-    bool kept = false;       // each place is an element of the result, or (per group) each group is
+    bool kept = false;  // each place is an element of the result, or (per group) each group is
     bool per_group = false;
-    int64_t stride = 0;      // in the result
+    int64_t stride = 0;  // in the result
     std::vector<Piece> pieces;
   };
 
@@ -153,8 +153,8 @@ class Reduction {
       result.pieces.push_back({0, problem_.size(name), 0});
     } else {
       for (size_t e = 0; e < groups->start.size(); ++e)
-        result.pieces.push_back({groups->start[e], groups->end[e],
-                                 result.per_group ? static_cast<int64_t>(e) : groups->start[e]});
+        result.pieces.push_back(
+            {groups->start[e], groups->end[e], result.per_group ? static_cast<int64_t>(e) : groups->start[e]});
     }
     return result;
   }

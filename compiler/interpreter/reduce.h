@@ -8,7 +8,8 @@
 
 namespace epifuse::interpreter {
 
-// Over the output's shape, row-major; an aligned dimension as the one it aligns. Places outside the groups hold nothing.
+// Over the output's shape, row-major; an aligned dimension as the one it aligns. Places outside the groups hold
+// nothing.
 struct Reduced {
   std::vector<int64_t> strides;
   std::vector<double> value, low, high;  // low and high are empty without bounds

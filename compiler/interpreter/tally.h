@@ -12,10 +12,10 @@ namespace epifuse::interpreter {
 
 // Sums of squares over some elements.
 struct Norms {
-  double error = 0;      // stored - reference
+  double error = 0;  // stored - reference
   double reference = 0;
-  double rounding = 0;   // reference as stored without any error before - reference: cannot be avoided
-  double radius = 0;     // half the interval
+  double rounding = 0;  // reference as stored without any error before - reference: cannot be avoided
+  double radius = 0;    // half the interval
 
   void add(const Norms& other) {
     error += other.error;
@@ -28,7 +28,8 @@ struct Norms {
   // little of the reference that the error of the sums shows: an eighth of the bound of the worst case is far above
   // what sums of random errors reach, and far below what a wrong kernel does.
   bool within(double limit) const {
-    return std::sqrt(error) <= std::max(limit * std::sqrt(reference), 1.05 * std::sqrt(rounding) + std::sqrt(radius) / 8);
+    return std::sqrt(error) <=
+           std::max(limit * std::sqrt(reference), 1.05 * std::sqrt(rounding) + std::sqrt(radius) / 8);
   }
 };
 

@@ -1,7 +1,6 @@
 // A verdict as text and as JSON.
-#include <fmt/format.h>
-
 #include <cmath>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "compiler/interpreter/compare.h"

@@ -108,7 +108,8 @@ class Verifier {
     const Shape& value = graph_.nodes[output.value].shape;
     const Shape& kept = output.tensor.shape;
     if (output.reduction == Reduction::none) {
-      if (!graph_.same_names(kept, value))
+      // A value over fewer names is the same along the others: an input that had them may be left out.
+      if (!graph_.same_names(kept, graph_.union_of(kept, value)))
         fault("output {} {} stores a value over {}", name, graph_.shape_text(kept), graph_.shape_text(value));
     } else if (graph_.union_of(value, kept).size() != value.size()) {
       // Every name that is kept is one of the value's, or counts the groups of one (per-group reduction).

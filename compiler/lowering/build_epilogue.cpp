@@ -1,7 +1,7 @@
 #include "compiler/lowering/build_epilogue.h"
 
+#include <algorithm>
 #include <map>
-#include <tuple>
 
 #include <fmt/format.h>
 
@@ -35,8 +35,7 @@ class Builder {
   }
 
   std::optional<EpilogueAndPlaces> run() {
-    for (size_t i = 0; i < graph_.outputs.size(); ++i)
-      if (!graph_.outputs[i].left_out) add_sink(static_cast<int>(i));
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) add_sink(static_cast<int>(i));
     if (failed_) return std::nullopt;
     return result_;
   }
@@ -44,7 +43,10 @@ class Builder {
  private:
   const ir::Dimension& dim(ir::DimId id) const { return graph_.dims[static_cast<size_t>(id)]; }
 
+  // Once for a place: both halves of a tensor are looked at.
   void refuse(const Span& where, const std::string& what) {
+    for (const Diagnostic& said : diagnostics_.all())
+      if (said.where.offset == where.offset && said.message.starts_with(what)) return;
     diagnostics_.error(where, what + " is not lowered yet",
                        "this is part of the language, but the compiler cannot lower it yet");
     failed_ = true;
@@ -75,7 +77,8 @@ class Builder {
   int value(ir::NodeId id, int part) {
     const ir::Node& node = graph_.nodes[static_cast<size_t>(id)];
     if (node.op == Op::split) return value(node.args[0], node.index);
-    const bool doubled = !node.shape.empty() && is_doubled(node.shape.back());
+    // The names of a value have no order.
+    const bool doubled = std::any_of(node.shape.begin(), node.shape.end(), [&](const Extent& e) { return is_doubled(e); });
     const std::pair<ir::NodeId, int> key{id, doubled || gemm_.parts == 1 ? part : any_part};
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
     const int made = make(node, part);
@@ -149,6 +152,8 @@ class Builder {
       made.per_group = true;
     } else if (rank == 2 && shape[0] == gemm_.rows && columns_at(1)) {
       made.broadcast = Broadcast::tile;
+      if (made.doubled && gemm_.piece % block_columns != 0)
+        refuse(tensor.where, fmt::format("a full-tile input over columns dealt out in pieces of {}", gemm_.piece));
     } else {
       refuse(tensor.where, fmt::format("an epilogue input of shape {}", graph_.shape_text(shape)));
     }

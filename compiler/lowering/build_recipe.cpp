@@ -14,8 +14,6 @@ namespace {
 constexpr uint32_t block_threads = 384;
 constexpr int64_t operand_bytes = 2;
 
-
-
 class Writer {
  public:
   Writer(const ir::Graph& graph, const KernelPlan& plan) : graph_(graph), plan_(plan), gemm_(plan.gemm) {}
@@ -76,8 +74,7 @@ class Writer {
       if (graph_.outputs[static_cast<size_t>(sink.output)].tensor.name != buffer.name) continue;
       const int bytes = storage_bits(buffer.storage) / 8;
       if (sink.kind == SinkKind::rows || sink.kind == SinkKind::mx_rows) return std::min(16, 8 * bytes);
-      if (sink.kind == SinkKind::transposed && plan_.places[static_cast<size_t>(sink.place)].alignment % 4 != 0)
-        return bytes;
+      if (sink.kind == SinkKind::transposed && !plan_.stores_4_rows(sink)) return bytes;
       return 4 * bytes;
     }
     return 16;
@@ -98,6 +95,9 @@ class Writer {
       tensor.extents = buffer.extents;
       tensor.strided = is_strided(buffer.name);
       tensor.alignment = alignment_of(buffer);
+      if (buffer.role == TensorRole::group_sizes) tensor.group_align = plan_.places[0].alignment;
+      if (buffer.role == TensorRole::group_sizes)
+        tensor.group_align = graph_.dims[static_cast<size_t>(gemm_.rows.dim)].align;
       recipe_.tensors.push_back(std::move(tensor));
     }
   }
@@ -153,13 +153,13 @@ class Writer {
       }
       const IntExpr offset = first_row * pitch;
       if (plan_.checked_pairs) {
-        map(fmt::format("b[{}]", part),
+        map(fmt::format("b.{}", part),
             {b.name, type, offset, {depth, 2, weight_rows - first_row - 1}, {pitch, pitch}, {64, 2, 32}, {1, 1, 8},
              Swizzle::b128});
         continue;
       }
       blocks = block == 32 ? exact_div(weight_rows - first_row, block) : exact_div(weight_rows, block);
-      map(fmt::format("b[{}]", part),
+      map(fmt::format("b.{}", part),
           {b.name,
            type,
            offset,
@@ -179,7 +179,7 @@ class Writer {
       const Storage storage = tensor.type.storage();
       const int bytes = storage_bits(storage) / 8;
       const Swizzle swizzle = bytes == 4 ? Swizzle::b128 : bytes == 2 ? Swizzle::b64 : Swizzle::b32;
-      map(fmt::format("tile_input[{}]", index++),
+      map(fmt::format("tile_input.{}", index++),
           {tensor.name, map_type(storage), 0, {ir::extent_expression(graph_, tensor.shape[1]), rows()},
            {stride(tensor, 0) * bytes}, {block_columns, tile_rows}, {1, 1}, swizzle});
     }
@@ -195,12 +195,11 @@ class Writer {
       const std::string& name = graph_.outputs[static_cast<size_t>(sink.output)].tensor.name;
       address("out_" + name, name);
       if (sink.kind == SinkKind::mx_rows || sink.kind == SinkKind::mx_transposed)
-        address("out_" + name + "_scale", name + ".scale");
+        address("scales_" + name, name + ".scale");
     }
   }
 
   void add_numbers() {
-    const int shared_tile = plan_.part_tile() * plan_.schedule.slices();
     const IntExpr columns = exact_div(ir::extent_expression(graph_, gemm_.columns), gemm_.parts);
     number("groups", groups());
     number("capacity", rows());
@@ -211,12 +210,11 @@ class Writer {
     // In units of weight rows that a block index counts: where two halves alternate within 64 rows, 64 count as 32.
     const bool interleaved = plan_.deal == Deal::alternating || plan_.deal == Deal::eights || plan_.deal == Deal::blocks;
     number("b_group_rows", interleaved ? columns : ir::extent_expression(graph_, gemm_.columns));
-    (void)shared_tile;
     for (const Sink& sink : plan_.epilogue.sinks) {
       const ir::Tensor& tensor = graph_.outputs[static_cast<size_t>(sink.output)].tensor;
       number("pitch_" + tensor.name, stride(tensor, 0));
       if (sink.kind == SinkKind::mx_rows || sink.kind == SinkKind::mx_transposed)
-        number("pitch_" + tensor.name + "_scale", ceil_div(ir::extent_expression(graph_, tensor.shape[1]), 32));
+        number("scale_pitch_" + tensor.name, ceil_div(ir::extent_expression(graph_, tensor.shape[1]), 32));
     }
     for (size_t i = 0; i < graph_.params.size(); ++i)
       field("param_" + graph_.params[i].name, FieldKind::param, 4, 4, "", 0, static_cast<int>(i));
@@ -245,8 +243,17 @@ class Writer {
     for (const ir::Dimension& dim : graph_.dims) {
       if (!used.count(dim.name)) continue;
       const bool fixed = dim.kind == ir::DimKind::fixed;
-      recipe_.symbols.push_back({dim.name, fixed ? SymbolKind::fixed : SymbolKind::launch, 1});
+      recipe_.symbols.push_back({dim.name, fixed ? SymbolKind::fixed : SymbolKind::launch, multiple_of(dim)});
     }
+  }
+
+  // A transposed block of 32 rows is stored whole or not at all; in place 0 nothing but the capacity ends the last one.
+  int64_t multiple_of(const ir::Dimension& dim) const {
+    for (const Sink& sink : plan_.epilogue.sinks)
+      if (sink.kind == SinkKind::mx_transposed && sink.place == 0 && gemm_.rows.dim >= 0 &&
+          graph_.dims[static_cast<size_t>(gemm_.rows.dim)].name == dim.name)
+        return block_rows;
+    return 1;
   }
 
   const ir::Graph& graph_;

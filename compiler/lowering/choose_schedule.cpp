@@ -58,19 +58,25 @@ int epilogue_weight(const Epilogue& epilogue) {
 // better unrolled: the moves would be most of their work.
 bool should_roll(const Epilogue& epilogue, int blocks) { return epilogue_weight(epilogue) * blocks > 40; }
 
-Deal deal_of(const Gemm& gemm, int part_tile) {
+Deal deal_of(const Gemm& gemm) {
   if (gemm.parts == 1 || gemm.piece == 0) return Deal::halves;
   if (gemm.piece == 1) return Deal::alternating;
   if (gemm.piece == 8) return Deal::eights;
   if (gemm.piece == block_columns) return Deal::blocks;
-  (void)part_tile;
   return Deal::pieces;
 }
 
-// Cycles of one multiprocessor for one row of tiles. Tensor cores do 8 * 128 multiply-adds of 16-bit operands a cycle and
-// row; what tiles waste at the right edge counts like work. Of the epilogue, pingpong hides what fits under the other
-// warpgroup's main loop and cooperative shows most. Narrow tiles read more operand bytes for each product: 128 columns of
-// a warpgroup were measured as fast as 192, 64 are not (docs/measurements).
+// Narrow tiles read more operand bytes for each product and write shorter pieces of rows. Measured hot (docs/measurements):
+// 128 columns of a warpgroup cost as much as 192, unless two parts share them, 64 columns each; 64 columns cost far more.
+double narrowness(const KernelPlan& plan) {
+  if (plan.schedule.tile_columns < 128) return 1.25;
+  if (plan.schedule.tile_columns < 192) return plan.gemm.parts == 2 ? 1.04 : 1.005;
+  return 1;
+}
+
+// Cycles of one multiprocessor for one row of tiles. Tensor cores do 4096 operations on 16-bit operands in a cycle; what
+// tiles waste at the right edge counts like work. Of the epilogue, pingpong hides what fits under the other warpgroup's
+// main loop and cooperative shows most.
 double cost_of(const KernelPlan& plan, int64_t depth) {
   const int part_tile = plan.part_tile() * plan.schedule.slices();
   const int64_t tiles = (plan.gemm.part_columns + part_tile - 1) / part_tile;
@@ -78,10 +84,9 @@ double cost_of(const KernelPlan& plan, int64_t depth) {
   const double main_loop = static_cast<double>(tile_rows) * columns * static_cast<double>(depth) / 4096 * 2;
   const int blocks = plan.part_tile() / block_columns;
   const double epilogue = 400 + 4.0 * 32 * epilogue_weight(plan.epilogue) * blocks;
-  const double traffic = plan.schedule.tile_columns < 128 ? 1.25 : 1.0;
-  const double exposed = plan.schedule.cooperative ? 0.35 * epilogue + 0.02 * main_loop
-                                                   : std::max(0.0, epilogue - main_loop) + 0.06 * epilogue;
-  return static_cast<double>(tiles) * (main_loop * traffic + exposed);
+  const double exposed = plan.schedule.cooperative ? 0.75 * epilogue + 0.04 * main_loop
+                                                   : std::max(0.0, epilogue - main_loop) + 0.1 * epilogue;
+  return static_cast<double>(tiles) * (main_loop * narrowness(plan) + exposed);
 }
 
 int rounded(int bytes) { return (bytes + alignment - 1) / alignment * alignment; }
@@ -101,7 +106,7 @@ void gather_scales(KernelPlan& plan) {
           sink.gathered_scales = width;
           break;
         }
-    } else if (sink.kind == SinkKind::mx_transposed &&
+    } else if (sink.kind == SinkKind::mx_transposed && sink.place != 0 &&
                plan.places[static_cast<size_t>(sink.place)].alignment % tile_rows == 0) {
       sink.gathered_scales = 4;
       sink.scratch = plan.scratch_bytes;
@@ -154,16 +159,10 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
     plan.schedule.cooperative = candidate.cooperative;
     plan.schedule.tile_columns = candidate.tile_columns;
     plan.schedule.rolled = should_roll(plan.epilogue, plan.part_tile() / block_columns);
-    plan.deal = deal_of(plan.gemm, plan.part_tile());
+    plan.deal = deal_of(plan.gemm);
     const int shared_tile = plan.part_tile() * plan.schedule.slices();
     if (plan.deal == Deal::pieces && plan.gemm.piece % shared_tile != 0) {
       refused = fmt::format("split in pieces of {}: no tile of {} columns lies in one piece", plan.gemm.piece, shared_tile);
-      continue;
-    }
-    if (plan.deal == Deal::pieces &&
-        std::any_of(plan.epilogue.inputs.begin(), plan.epilogue.inputs.end(),
-                    [](const EpilogueInput& input) { return input.broadcast == Broadcast::tile && input.doubled; })) {
-      refused = "a full-tile input whose columns are dealt out in pieces";
       continue;
     }
     gather_scales(plan);

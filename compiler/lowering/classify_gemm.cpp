@@ -1,7 +1,6 @@
 #include "compiler/lowering/classify_gemm.h"
 
 #include <algorithm>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -60,6 +59,7 @@ class Classifier {
       }
     }
     for (const ir::Output& output : graph_.outputs) {
+      if (output.left_out) continue;
       if (output.reduction != ir::Reduction::none)
         refuse(output.tensor.where, output.reduction == ir::Reduction::sum ? "'sum' at an out" : "'amax' at an out");
       if (output.accumulate) refuse(output.tensor.where, "'+='");
@@ -145,7 +145,9 @@ class Classifier {
     for (const ir::Node& node : graph_.nodes) {
       if (node.op != Op::split) continue;
       const ir::Shape& whole = graph_.nodes[static_cast<size_t>(node.args[0])].shape;
-      if (whole.empty() || !(whole.back() == gemm_.columns)) {
+      const bool of_columns = std::find(whole.begin(), whole.end(), gemm_.columns) != whole.end() &&
+                              !graph_.has_name(node.shape, gemm_.columns);
+      if (!of_columns) {
         refuse(node.where, "a split of something else than the columns of gemm");
         return;
       }

@@ -130,10 +130,16 @@ struct KernelPlan {
   LaunchRecipe recipe;
 
   int part_tile() const { return schedule.tile_columns / gemm.parts; }
+
+  // Whether a transposed sink may store four rows at once. The gap behind a group of place 0 may be cut by the capacity.
+  bool stores_4_rows(const Sink& sink) const {
+    return sink.place != 0 && places[static_cast<size_t>(sink.place)].alignment % 4 == 0;
+  }
 };
 
 constexpr int tile_rows = 128;
 constexpr int block_columns = 32;
+constexpr int block_rows = 32;  // of a transposed MX output
 constexpr int k_tile = 64;
 
 // The text form of a plan: deterministic, versioned (base/version.h plan_text_version).

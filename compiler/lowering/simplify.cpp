@@ -61,11 +61,24 @@ std::optional<NodeId> same_as_argument(const Graph& graph, const Node& n) {
   return std::nullopt;
 }
 
-// A pointwise value lies over the names of its arguments; an argument that became a number no longer brings any.
+// A pointwise value lies over the names of its arguments; an argument that became a number no longer brings any. A half
+// follows the value that it is taken from.
 void narrow_shape(const Graph& graph, Node& n) {
-  if (ir::op_info(n.op).kind != ir::OpKind::map) return;
-  n.shape.clear();
-  for (const NodeId argument : n.args) n.shape = graph.union_of(n.shape, node(graph, argument).shape);
+  if (ir::op_info(n.op).kind == ir::OpKind::map) {
+    n.shape.clear();
+    for (const NodeId argument : n.args) n.shape = graph.union_of(n.shape, node(graph, argument).shape);
+  } else if (n.op == Op::split) {
+    ir::Shape shape = node(graph, n.args[0]).shape;
+    for (ir::Extent& extent : shape) {
+      ir::Extent half = extent;
+      if (half.times % 2 == 0)
+        half.times /= 2;
+      else
+        half.over *= 2;
+      if (!graph.has_name(n.shape, extent) && graph.has_name(n.shape, half)) extent = half;
+    }
+    n.shape = std::move(shape);
+  }
 }
 
 std::string key_of(const Node& n) {
@@ -89,6 +102,7 @@ Graph apply_left_out(Graph graph) {
     }
     narrow_shape(graph, n);
   }
+  std::erase_if(graph.outputs, [](const ir::Output& output) { return output.left_out; });
   return graph;
 }
 
@@ -114,8 +128,7 @@ Graph fold(Graph graph) {
 
 Graph merge_and_prune(Graph graph) {
   std::vector<bool> needed(graph.nodes.size());
-  for (const ir::Output& output : graph.outputs)
-    if (!output.left_out) needed[static_cast<size_t>(output.value)] = true;
+  for (const ir::Output& output : graph.outputs) needed[static_cast<size_t>(output.value)] = true;
   for (size_t i = graph.nodes.size(); i-- > 0;)
     if (needed[i])
       for (const NodeId argument : graph.nodes[i].args) needed[static_cast<size_t>(argument)] = true;
@@ -132,7 +145,7 @@ Graph merge_and_prune(Graph graph) {
     becomes[i] = at->second;
   }
   graph.nodes = std::move(kept);
-  for (ir::Output& output : graph.outputs) output.value = output.left_out ? -1 : becomes[static_cast<size_t>(output.value)];
+  for (ir::Output& output : graph.outputs) output.value = becomes[static_cast<size_t>(output.value)];
   return graph;
 }
 

@@ -6,7 +6,7 @@
 
 namespace epifuse::lowering {
 
-// Left-out inputs as numbers; left-out outputs dropped. Index spaces of inputs and outputs stay as they are.
+// Left-out inputs as numbers, left-out outputs gone. Indices of inputs stay as they are.
 ir::Graph apply_left_out(ir::Graph graph);
 
 // Folds x*1, x/1, -(-x), select and arithmetic on numbers (each step rounded to f32, as the kernel would).

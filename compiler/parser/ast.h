@@ -22,14 +22,14 @@ std::string_view operator_text(Operator op);
 
 struct Expr {
   enum class Kind {
-    number,   // 7.0: number, name.text as written
-    name,     // x: name
-    negate,   // -a: args[0]
-    chain,    // a + b - c, a * b / c, a < b: args and the operators between them, from the left. One node however long
-              // the chain, so that the depth of a tree is the nesting that was written.
-    call,     // f(a, b): name, args
-    index,    // x[i]: name, second
-    member,   // P.ends: name, second
+    number,  // 7.0: number, name.text as written
+    name,    // x: name
+    negate,  // -a: args[0]
+    chain,   // a + b - c, a * b / c, a < b: args and the operators between them, from the left. One node however long
+             // the chain, so that the depth of a tree is the nesting that was written.
+    call,    // f(a, b): name, args
+    index,   // x[i]: name, second
+    member,  // P.ends: name, second
   };
   Kind kind = Kind::number;
   Span where;
@@ -148,8 +148,8 @@ struct File {
   std::vector<Name> broken;  // names of functions and constants that could not be read
 };
 
-// The tree as a spec again, fully parenthesised, without comments: the form of --emit=ast. It parses back to a tree that
-// prints the same.
+// The tree as a spec again, fully parenthesised, without comments: the form of --emit=ast. It parses back to a tree
+// that prints the same.
 std::string print(const File& file);
 
 }  // namespace epifuse::ast

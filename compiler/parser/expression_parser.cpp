@@ -1,8 +1,8 @@
+// Recursive descent for expressions, sizes and tensors. Its depth is bounded here, for all that walk the tree later.
 #include "compiler/parser/expression_parser.h"
 
-#include <optional>
-
 #include <fmt/format.h>
+#include <optional>
 
 #include "compiler/parser/parser.h"
 
@@ -134,8 +134,8 @@ class ExpressionParser {
 
   void close(TokenKind kind, const Token& open, std::string_view what) {
     if (!tokens_.is(kind))
-      tokens_.fail_expected(what, fmt::format("the '{}' stands in line {}", tokens_.text(open),
-                                              tokens_.span(open).begin().line));
+      tokens_.fail_expected(
+          what, fmt::format("the '{}' stands in line {}", tokens_.text(open), tokens_.span(open).begin().line));
     tokens_.take();
   }
 
@@ -146,8 +146,7 @@ class ExpressionParser {
 std::vector<ast::Size> parse_shape(TokenStream& tokens) {
   std::vector<ast::Size> shape;
   tokens.expect(TokenKind::open_bracket);
-  if (tokens.is(TokenKind::close_bracket))
-    tokens.fail_expected("a dimension", "a scalar has no brackets: f32");
+  if (tokens.is(TokenKind::close_bracket)) tokens.fail_expected("a dimension", "a scalar has no brackets: f32");
   shape.push_back(parse_size(tokens));
   while (tokens.take_if(TokenKind::comma)) shape.push_back(parse_size(tokens));
   tokens.expect(TokenKind::close_bracket, "',' or ']'");

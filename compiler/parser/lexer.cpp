@@ -1,8 +1,8 @@
+// Characters to tokens, by the table of tokens.def.
 #include "compiler/parser/lexer.h"
 
 #include <algorithm>
 #include <array>
-
 #include <fmt/format.h>
 
 namespace epifuse {

@@ -1,3 +1,4 @@
+// Files, kernels and statements. Each statement is guarded: what goes wrong in it is reported and ends with it.
 #include "compiler/parser/parser.h"
 
 #include <fmt/format.h>
@@ -55,7 +56,12 @@ class Parser {
       case TokenKind::key_use: return guarded([&] { use(); }, keep_names);
       case TokenKind::key_fn: return guarded([&] { function(); }, keep_names);
       case TokenKind::key_const:
-        return guarded([&] { file_.constants.push_back(constant()); tokens_.expect_line_end(); }, keep_names);
+        return guarded(
+            [&] {
+              file_.constants.push_back(constant());
+              tokens_.expect_line_end();
+            },
+            keep_names);
       case TokenKind::key_kernel: return kernel();
       default: break;
     }
@@ -158,7 +164,12 @@ class Parser {
             kernel.statements.push_back(ast::Broken{names_});
           });
     }
-    guarded([&] { tokens_.take(); tokens_.expect_line_end(); }, [] {});
+    guarded(
+        [&] {
+          tokens_.take();
+          tokens_.expect_line_end();
+        },
+        [] {});
   }
 
   ast::Statement statement() {
@@ -281,8 +292,7 @@ class Parser {
     ast::Let let;
     let.names.push_back(new_name("a name"));
     while (tokens_.take_if(TokenKind::comma)) let.names.push_back(new_name("a name"));
-    if (tokens_.is(TokenKind::accumulate))
-      tokens_.fail_expected("'='", "only an out adds to what is there");
+    if (tokens_.is(TokenKind::accumulate)) tokens_.fail_expected("'='", "only an out adds to what is there");
     tokens_.expect(TokenKind::assign, let.names.size() > 1 ? "',' or '='" : "'='");
     let.value = parse_expression(tokens_);
     return let;

@@ -1,8 +1,8 @@
+// Finds the files behind `use`, depth first, each once.
 #include "compiler/parser/program.h"
 
 #include <algorithm>
 #include <filesystem>
-
 #include <fmt/format.h>
 
 #include "compiler/parser/parser.h"
@@ -33,8 +33,7 @@ class ProgramLoader {
     const int unit = static_cast<int>(program_.units.size());
     units_[path] = unit;
     program_.units.emplace_back();
-    program_.units[unit].tree =
-        parse(std::make_shared<SourceFile>(SourceFile{path, std::move(text)}), diagnostics_);
+    program_.units[unit].tree = parse(std::make_shared<SourceFile>(SourceFile{path, std::move(text)}), diagnostics_);
     open_.push_back(path);
     const std::vector<ast::Use> uses = program_.units[unit].tree.uses;
     for (const ast::Use& use : uses) {
@@ -126,8 +125,8 @@ std::vector<std::string> library_files() {
 std::string library_file_with(std::string_view name) {
   for (const spec_library::EmbeddedFile& file : spec_library::library_texts()) {
     Diagnostics ignored;
-    const ast::File tree = parse(
-        std::make_shared<SourceFile>(SourceFile{std::string(file.path), std::string(file.text)}), ignored);
+    const ast::File tree =
+        parse(std::make_shared<SourceFile>(SourceFile{std::string(file.path), std::string(file.text)}), ignored);
     for (const ast::Function& function : tree.functions)
       if (function.name.text == name) return std::string(file.path);
     for (const ast::Const& constant : tree.constants)

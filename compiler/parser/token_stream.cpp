@@ -1,8 +1,9 @@
+// Recovery is the delicate part: a forgotten bracket must not swallow the statements behind it, so a line that looks
+// like a new statement is one, whatever is open.
 #include "compiler/parser/token_stream.h"
 
 #include <charconv>
 #include <cmath>
-
 #include <fmt/format.h>
 
 namespace epifuse {

@@ -1,3 +1,5 @@
+// Extents of data follow from shapes; those of scales also from block sizes, layout and groups (docs/language.md
+// S5-S7).
 #include "compiler/semantics/buffers.h"
 
 #include <algorithm>
@@ -32,7 +34,8 @@ class BufferLister {
  private:
   bool is_used(DimId grouped) const {
     const auto in_tensor = [&](const Tensor& tensor) { return semantics::has_grouped(graph_, tensor.shape, grouped); };
-    return std::any_of(graph_.inputs.begin(), graph_.inputs.end(), [&](const ir::Input& i) { return in_tensor(i.tensor); }) ||
+    return std::any_of(graph_.inputs.begin(), graph_.inputs.end(),
+                       [&](const ir::Input& i) { return in_tensor(i.tensor); }) ||
            std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const ir::Output& o) {
              const ir::Node& value = graph_.nodes[o.value];
              return in_tensor(o.tensor) ||

@@ -4,7 +4,8 @@
 // Symbols are the names of dims, of dyns, and of grouped dimensions, which stand for their capacity. An aligned
 // dimension is no symbol: its capacity follows, M + E*(A-1) rounded down to A.
 //
-// Scales, from data [.., R, C] with blocks along C (S7; block sizes b, and a across for types of two-dimensional blocks):
+// Scales, from data [.., R, C] with blocks along C (S7; block sizes b, and a across for types of two-dimensional
+// blocks):
 //   rows           the data's shape with blocked dimensions divided, rounded up
 //   columns_tma    the same with the last two swapped, and the last rounded up to a multiple of 4
 //   blocked_128x4  tiles of 512 bytes, 128 rows by 4 blocks: [.., tile rows, tile columns, 512]. Rows in groups: each
@@ -27,8 +28,8 @@ struct BufferInfo {
   std::string name;
   TensorRole role = TensorRole::input;
   Storage storage = Storage::f32;
-  std::vector<IntExpr> extents;      // memory order; e2m1 counts elements, two to a byte
-  int pointer_axes = 0;              // > 0: a device array of pointers to buffers of the other extents
+  std::vector<IntExpr> extents;  // memory order; e2m1 counts elements, two to a byte
+  int pointer_axes = 0;          // > 0: a device array of pointers to buffers of the other extents
   bool is_scale = false;
   const ir::Tensor* tensor = nullptr;  // inputs and outputs; lives as long as the graph
   ir::DimId dim = -1;                  // group sizes: whose

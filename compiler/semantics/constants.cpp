@@ -1,6 +1,5 @@
 // Numbers known at compile time: `const`, the defaults of `param`, and the arguments that must be numbers.
 #include <cmath>
-
 #include <fmt/format.h>
 
 #include "compiler/semantics/builtins.h"
@@ -54,8 +53,9 @@ class ConstantEvaluator {
     const std::optional<std::optional<double>> constant = lookup_(expr.name.text);
     // In a body, it has been or will be reported where the function is defined.
     if (!constant && params_ != nullptr) throw NotConstant{};
-    if (!constant) fail(expr.where, fmt::format("'{}' is not a constant", expr.name.text),
-                        "a constant is made of numbers, constants defined above, and functions");
+    if (!constant)
+      fail(expr.where, fmt::format("'{}' is not a constant", expr.name.text),
+           "a constant is made of numbers, constants defined above, and functions");
     if (!*constant) throw NotConstant{};
     return **constant;
   }
@@ -85,8 +85,8 @@ class ConstantEvaluator {
     for (const Expr& arg : expr.args) args.push_back(value(arg));
     const size_t arity = builtin ? static_cast<size_t>(builtin->arity) : function->second.tree->params.size();
     if (args.size() != arity)
-      fail(expr.where, fmt::format("'{}' takes {} argument{}, not {}", expr.name.text, arity, arity == 1 ? "" : "s",
-                                   args.size()));
+      fail(expr.where,
+           fmt::format("'{}' takes {} argument{}, not {}", expr.name.text, arity, arity == 1 ? "" : "s", args.size()));
     if (builtin) return evaluate(builtin->op, args);
     if (!function->second.sound) throw NotConstant{};
     std::map<std::string, double> params;

@@ -1,8 +1,8 @@
+// Names of a kernel and the growing graph.
 #include "compiler/semantics/context.h"
 
 #include <algorithm>
 #include <bit>
-
 #include <fmt/format.h>
 
 #include "compiler/semantics/builtins.h"
@@ -71,7 +71,8 @@ void KernelContext::report_unknown_name(const ast::Name& name) const {
   };
   if (const Symbol* symbol = find(name.text)) {
     if (symbol->meaning == Meaning::dimension)
-      say(fmt::format("'{}' is a dimension, not a value", name.text), "a number in an expression is a const or a param");
+      say(fmt::format("'{}' is a dimension, not a value", name.text),
+          "a number in an expression is a const or a param");
     return;
   }
   if (definitions.functions.count(name.text) != 0 || is_builtin_function(name.text))
@@ -92,9 +93,17 @@ void KernelContext::report_unknown_name(const ast::Name& name) const {
 }
 
 ir::NodeId KernelContext::add(ir::Node node) {
-  std::vector<int64_t> key = {static_cast<int64_t>(node.op), node.index, node.piece, static_cast<int64_t>(node.to),
-                              node.along.times, node.along.dim, node.along.over, node.promote, node.dim,
-                              node.signs ? static_cast<int64_t>(*node.signs) : -1, std::bit_cast<int64_t>(node.number)};
+  std::vector<int64_t> key = {static_cast<int64_t>(node.op),
+                              node.index,
+                              node.piece,
+                              static_cast<int64_t>(node.to),
+                              node.along.times,
+                              node.along.dim,
+                              node.along.over,
+                              node.promote,
+                              node.dim,
+                              node.signs ? static_cast<int64_t>(*node.signs) : -1,
+                              std::bit_cast<int64_t>(node.number)};
   key.insert(key.end(), node.args.begin(), node.args.end());
   const auto [known, is_new] = known_nodes_.emplace(std::move(key), static_cast<ir::NodeId>(graph.nodes.size()));
   if (!is_new) return known->second;

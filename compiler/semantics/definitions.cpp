@@ -1,9 +1,10 @@
+// Bodies are checked where they stand, so that a function nobody calls is right too, and one that is wrong is reported
+// once and not at every call.
 #include "compiler/semantics/definitions.h"
 
 #include <algorithm>
-#include <set>
-
 #include <fmt/format.h>
+#include <set>
 
 #include "compiler/ir/types.h"
 #include "compiler/semantics/builtins.h"

@@ -39,8 +39,8 @@ Definitions collect_definitions(const Program& program, Reporter& report);
 // The error for a call of a function that does not exist, with the best hint there is.
 void report_unknown_function(const ast::Name& name, const Definitions& definitions, Reporter& report);
 
-// The number that an expression of numbers, constants and functions is. What is not constant is reported. `lookup` gives
-// the constants in sight; nullopt: not a constant, an empty inner value: reported already.
+// The number that an expression of numbers, constants and functions is. What is not constant is reported. `lookup`
+// gives the constants in sight; nullopt: not a constant, an empty inner value: reported already.
 using ConstantLookup = std::function<std::optional<std::optional<double>>(std::string_view)>;
 std::optional<double> evaluate_constant(const ast::Expr& expr, const ConstantLookup& lookup,
                                         const Definitions& definitions, Reporter& report);

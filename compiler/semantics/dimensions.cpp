@@ -1,16 +1,16 @@
+// Dimensions come first: every other statement may name one, also above its line.
 #include "compiler/semantics/dimensions.h"
 
-#include <numeric>
-
 #include <fmt/format.h>
+#include <numeric>
 
 #include "compiler/semantics/shapes.h"
 
 namespace epifuse::semantics {
 namespace {
 
-using ir::DimId;
 using ir::Dimension;
+using ir::DimId;
 using ir::DimKind;
 using ir::Extent;
 
@@ -60,7 +60,8 @@ class DimensionDefiner {
       const bool is_dim = symbol != nullptr && symbol->meaning == Meaning::dimension &&
                           context_.graph.dims[symbol->id].kind == DimKind::fixed;
       if (is_dim && value < 1)
-        context_.report.error(kernel.name.where, fmt::format("the dimension '{}' is set to {}, it is at least 1", name, value));
+        context_.report.error(kernel.name.where,
+                              fmt::format("the dimension '{}' is set to {}, it is at least 1", name, value));
       if (is_dim) continue;
       std::vector<std::string> names;
       for (const Dimension& dim : context_.graph.dims)
@@ -113,8 +114,8 @@ class DimensionDefiner {
     if (symbol != nullptr && symbol->meaning == Meaning::dimension) {
       const DimKind found = context_.graph.dims[symbol->id].kind;
       if (found == kind) return symbol->id;
-      context_.report.error(name.where, fmt::format("{} {}, and '{}' is {}", rule, kind_text(kind), name.text,
-                                                    kind_text(found)));
+      context_.report.error(name.where,
+                            fmt::format("{} {}, and '{}' is {}", rule, kind_text(kind), name.text, kind_text(found)));
       return std::nullopt;
     }
     std::vector<std::string> names;
@@ -140,10 +141,11 @@ void report_unknown_dimension(KernelContext& context, const ast::Name& name) {
   if (symbol != nullptr && symbol->meaning == Meaning::unknown) return;
   std::vector<std::string> names;
   for (const Dimension& dim : context.graph.dims) names.push_back(dim.name);
-  context.report.error(name.where, fmt::format("'{}' is not a dimension", name.text),
-                       symbol != nullptr ? "a size is a dimension, perhaps times or divided by a number"
-                                         : did_you_mean(name.text, names, fmt::format("define it: dim {} or dyn {}",
-                                                                                      name.text, name.text)));
+  context.report.error(
+      name.where, fmt::format("'{}' is not a dimension", name.text),
+      symbol != nullptr
+          ? "a size is a dimension, perhaps times or divided by a number"
+          : did_you_mean(name.text, names, fmt::format("define it: dim {} or dyn {}", name.text, name.text)));
 }
 
 }  // namespace
@@ -163,13 +165,15 @@ std::optional<Extent> resolve_size(KernelContext& context, const ast::Size& size
   const Dimension& dim = context.graph.dims[symbol->id];
   const bool in_groups = dim.kind == DimKind::grouped || dim.kind == DimKind::aligned;
   if (in_groups && (extent.times != 1 || extent.over != 1)) {
-    context.report.error(size.where, fmt::format("'{}' is cut into groups of any size and stands alone in a size", dim.name));
+    context.report.error(size.where,
+                         fmt::format("'{}' is cut into groups of any size and stands alone in a size", dim.name));
     return std::nullopt;
   }
   if (dim.kind == DimKind::fixed && dim.value) {
     int64_t product = 0;
     if (__builtin_mul_overflow(extent.times, *dim.value, &product)) {
-      context.report.error(size.where, fmt::format("{} does not fit 64 bits: {} = {}", size.where.text(), dim.name, *dim.value));
+      context.report.error(size.where,
+                           fmt::format("{} does not fit 64 bits: {} = {}", size.where.text(), dim.name, *dim.value));
       return std::nullopt;
     }
     if (product % extent.over != 0) {
@@ -193,7 +197,8 @@ std::optional<ir::Shape> resolve_shape(KernelContext& context, const std::vector
     if (context.graph.has_name(shape, *extent)) {
       const bool is_number = extent->dim < 0;
       const bool aligned = !is_number && context.graph.dims[extent->dim].kind == DimKind::aligned;
-      context.report.error(size->where, fmt::format("'{}' stands twice in the shape", context.graph.extent_text(*extent)),
+      context.report.error(size->where,
+                           fmt::format("'{}' stands twice in the shape", context.graph.extent_text(*extent)),
                            aligned ? fmt::format("{} are the same tokens as {}", size->where.text(),
                                                  context.graph.extent_text(context.graph.base_name(*extent)))
                                    : "rules go by names: a second dimension needs a name of its own");
@@ -207,9 +212,9 @@ std::optional<ir::Shape> resolve_shape(KernelContext& context, const std::vector
     const Extent count{1, context.graph.dims[grouped].cut_by, 1};
     for (size_t j = 0; j < shape.size(); ++j) {
       if (!(shape[j] == count)) continue;
-      context.report.error(sizes[j]->where, fmt::format("'{}' counts the groups of '{}', both in one shape have no meaning",
-                                                        context.graph.extent_text(count),
-                                                        context.graph.extent_text(shape[i])));
+      context.report.error(sizes[j]->where,
+                           fmt::format("'{}' counts the groups of '{}', both in one shape have no meaning",
+                                       context.graph.extent_text(count), context.graph.extent_text(shape[i])));
       sound = false;
     }
   }

@@ -1,6 +1,5 @@
 // grad(f, seed, x, ...): what it may be taken of, and the shape of each result (V5).
 #include <algorithm>
-
 #include <fmt/format.h>
 
 #include "compiler/semantics/shapes.h"
@@ -98,8 +97,9 @@ std::vector<NodeId> resolve_gradients(KernelContext& context, const Expr& call, 
             "x is a value that f was computed from, by the name it had there");
       all_known = false;
     } else if (const NodeId obstacle = path.obstacle(); obstacle != unknown_value) {
-      error(written, fmt::format("the gradient by '{}' would have to pass '{}', which is not pointwise", text,
-                                 ir::op_info(context.node(obstacle).op).name),
+      error(written,
+            fmt::format("the gradient by '{}' would have to pass '{}', which is not pointwise", text,
+                        ir::op_info(context.node(obstacle).op).name),
             "a gradient passes pointwise functions, split and join");
       all_known = false;
     } else {

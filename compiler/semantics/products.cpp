@@ -1,6 +1,5 @@
 // Functions that work on named dimensions: gemm, x[i], split, join, hadamard (V2, V4, V7, V8).
 #include <algorithm>
-
 #include <fmt/format.h>
 
 #include "compiler/semantics/dimensions.h"
@@ -35,7 +34,8 @@ class GemmResolver {
       node.promote = *promote;
     }
     bool sound = true;
-    for (size_t i = 0; i < 2; ++i) sound = node.args[i] != unknown_value && is_operand(node.args[i], call_.args[i]) && sound;
+    for (size_t i = 0; i < 2; ++i)
+      sound = node.args[i] != unknown_value && is_operand(node.args[i], call_.args[i]) && sound;
     if (!sound) return unknown_value;
     const Shape& a = context_.node(node.args[0]).shape;
     const Shape& b = context_.node(node.args[1]).shape;
@@ -63,9 +63,10 @@ class GemmResolver {
     }
     const ir::Input& input = graph_.inputs[node->index];
     if (!input.default_value) return true;
-    context_.report.error(place_.of(expr), fmt::format("the operand '{}' has a default, and a gemm cannot do without it",
-                                                       input.tensor.name),
-                          "leave out the '= number' where it is declared");
+    context_.report.error(
+        place_.of(expr),
+        fmt::format("the operand '{}' has a default, and a gemm cannot do without it", input.tensor.name),
+        "leave out the '= number' where it is declared");
     return false;
   }
 
@@ -135,8 +136,9 @@ bool can_split(KernelContext& context, const Shape& shape, int64_t piece, const 
   }
   const Extent& last = shape.back();
   if (!is_fixed(graph, last)) {
-    context.report.error(where, fmt::format("split works on the last dimension of {}, and '{}' is not fixed at compile time",
-                                            graph.shape_text(shape), graph.extent_text(last)));
+    context.report.error(where,
+                         fmt::format("split works on the last dimension of {}, and '{}' is not fixed at compile time",
+                                     graph.shape_text(shape), graph.extent_text(last)));
     return false;
   }
   const int64_t unit = 2 * std::max<int64_t>(piece, 1);
@@ -222,7 +224,8 @@ NodeId resolve_gather(KernelContext& context, const Expr& expr) {
   if (elements == Storage::i32 || elements == Storage::i64)
     return error(expr.name.where, fmt::format("'{}' holds integers, not values", source.tensor.name));
   if (source.default_value)
-    return error(expr.name.where, fmt::format("'{}' has a default, and what may be left out has no rows", source.tensor.name));
+    return error(expr.name.where,
+                 fmt::format("'{}' has a default, and what may be left out has no rows", source.tensor.name));
   const Shape& from = source.tensor.shape;
   if (from.empty()) return error(expr.name.where, fmt::format("'{}' is a scalar and has no rows", source.tensor.name));
   const Shape rest(from.begin() + 1, from.end());
@@ -324,8 +327,9 @@ NodeId resolve_hadamard(KernelContext& context, const Expr& call, const Place& p
   if (value == unknown_value || !along) return unknown_value;
   const Shape& shape = context.node(value).shape;
   if (!context.graph.has_name(shape, *along)) {
-    context.report.error(call.args[1].where, fmt::format("the value {} has no dimension '{}'",
-                                                         context.graph.shape_text(shape), context.graph.extent_text(*along)));
+    context.report.error(call.args[1].where,
+                         fmt::format("the value {} has no dimension '{}'", context.graph.shape_text(shape),
+                                     context.graph.extent_text(*along)));
     return unknown_value;
   }
   Node node;

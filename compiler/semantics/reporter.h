@@ -2,11 +2,10 @@
 // definitions for every kernel.
 #pragma once
 
+#include <fmt/format.h>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "base/diagnostics.h"
 

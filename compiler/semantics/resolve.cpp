@@ -1,7 +1,7 @@
+// The walk over a kernel: dimensions, then the statements in their order, then what only the whole shows.
 #include "compiler/semantics/resolve.h"
 
 #include <algorithm>
-
 #include <fmt/format.h>
 
 #include "base/ensure.h"
@@ -24,7 +24,8 @@ class KernelResolver {
     for (const ast::Statement& statement : kernel_.statements) {
       if (const auto* let = std::get_if<ast::Let>(&statement))
         for (const ast::Name& name : let->names) context_.defined_below.emplace(name.text, name.where);
-      if (const auto* in = std::get_if<ast::In>(&statement)) context_.defined_below.emplace(in->name.text, in->name.where);
+      if (const auto* in = std::get_if<ast::In>(&statement))
+        context_.defined_below.emplace(in->name.text, in->name.where);
       if (const auto* broken = std::get_if<ast::Broken>(&statement))
         for (const ast::Name& name : broken->names)
           if (context_.find(name.text) == nullptr) context_.define(name, {});
@@ -61,7 +62,8 @@ class KernelResolver {
   void operator()(const ast::In& in) {
     ir::Input input;
     std::optional<ir::Tensor> tensor = resolve_tensor(context_, in.tensor, Direction::in);
-    if (tensor && in.default_value && (tensor->type.format == ir::Format::i32 || tensor->type.format == ir::Format::i64)) {
+    if (tensor && in.default_value &&
+        (tensor->type.format == ir::Format::i32 || tensor->type.format == ir::Format::i64)) {
       context_.report.error(in.default_where, "an input of integers has no default", "it is an index or a seed");
       tensor.reset();
     }
@@ -128,8 +130,8 @@ void check_kernel_names(const Program& program, Reporter& report) {
   std::map<std::string, Span> seen;
   for (const ast::Kernel& kernel : program.main().kernels)
     if (const auto [known, is_new] = seen.emplace(kernel.name.text, kernel.name.where); !is_new)
-      report.error(kernel.name.where, fmt::format("'{}' is a kernel already (line {})", kernel.name.text,
-                                                  known->second.begin().line));
+      report.error(kernel.name.where,
+                   fmt::format("'{}' is a kernel already (line {})", kernel.name.text, known->second.begin().line));
 }
 
 bool has_dim(const ast::Kernel& kernel, std::string_view name) {
@@ -145,9 +147,8 @@ bool has_dim(const ast::Kernel& kernel, std::string_view name) {
 ResolveOptions options_for(const ast::Kernel& kernel, const ast::File& file, const ResolveOptions& options) {
   ResolveOptions own = options;
   std::erase_if(own.dims, [&](const auto& dim) {
-    return !has_dim(kernel, dim.first) && std::any_of(file.kernels.begin(), file.kernels.end(), [&](const auto& other) {
-      return has_dim(other, dim.first);
-    });
+    return !has_dim(kernel, dim.first) && std::any_of(file.kernels.begin(), file.kernels.end(),
+                                                      [&](const auto& other) { return has_dim(other, dim.first); });
   });
   return own;
 }
@@ -172,8 +173,8 @@ std::optional<ir::Graph> resolve(const Program& program, std::string_view kernel
   semantics::KernelResolver(context, *kernel).run();
   if (diagnostics.has_errors()) return std::nullopt;
   const std::vector<std::string> faults = ir::verify(context.graph);
-  EPIFUSE_ENSURE(faults.empty(), fmt::format("the resolved kernel '{}' is not sound: {}", kernel->name.text,
-                                             fmt::join(faults, "; ")));
+  EPIFUSE_ENSURE(faults.empty(),
+                 fmt::format("the resolved kernel '{}' is not sound: {}", kernel->name.text, fmt::join(faults, "; ")));
   return std::move(context.graph);
 }
 

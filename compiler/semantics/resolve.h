@@ -21,8 +21,8 @@
 namespace epifuse {
 
 struct ResolveOptions {
-  // Numbers of `dim`s, from --dims or from the extents of inputs; they win over the defaults in the spec. A name that is
-  // no `dim` of the kernel is an error.
+  // Numbers of `dim`s, from --dims or from the extents of inputs; they win over the defaults in the spec. A name that
+  // is no `dim` of the kernel is an error.
   std::map<std::string, int64_t> dims;
   // Inputs (with a default) and outputs that the caller leaves out.
   std::set<std::string> left_out;
@@ -33,8 +33,8 @@ struct ResolveOptions {
 // The kernels of the main file, in its order.
 std::vector<std::string> kernel_names(const Program& program);
 
-// The graph of one kernel; an empty name means the only one. Nothing when `diagnostics` holds an error afterwards, be it
-// from here or from the parser; a graph that comes back passes ir::verify.
+// The graph of one kernel; an empty name means the only one. Nothing when `diagnostics` holds an error afterwards, be
+// it from here or from the parser; a graph that comes back passes ir::verify.
 std::optional<ir::Graph> resolve(const Program& program, std::string_view kernel_name, const ResolveOptions& options,
                                  Diagnostics& diagnostics);
 

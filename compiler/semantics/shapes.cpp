@@ -1,3 +1,4 @@
+// Names are compared as ir::Graph does, with an aligned dimension taken as the one it aligns.
 #include "compiler/semantics/shapes.h"
 
 #include <algorithm>

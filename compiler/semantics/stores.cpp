@@ -1,7 +1,7 @@
+// An out is checked on its own, then with all others: names, and the one GEMM loop.
 #include "compiler/semantics/stores.h"
 
 #include <algorithm>
-
 #include <fmt/format.h>
 
 #include "compiler/semantics/shapes.h"
@@ -93,13 +93,14 @@ class StoreResolver {
 
   void keeps_all(const Expr& stored, const Shape& value, const ir::Tensor& tensor) {
     if (graph_.same_names(value, tensor.shape)) return;
-    const bool lacks_names = std::any_of(value.begin(), value.end(), [&](const Extent& extent) {
-      return !graph_.has_name(tensor.shape, extent);
-    });
-    error(out_.tensor.where, fmt::format("the output is {}, and the value stored is {}", graph_.shape_text(tensor.shape),
-                                         graph_.shape_text(value)),
-          lacks_names ? fmt::format("an output lists the value's dimensions, or reduces: = sum({})", stored.where.text())
-                      : "an output lists the value's dimensions and no others");
+    const bool lacks_names = std::any_of(value.begin(), value.end(),
+                                         [&](const Extent& extent) { return !graph_.has_name(tensor.shape, extent); });
+    error(out_.tensor.where,
+          fmt::format("the output is {}, and the value stored is {}", graph_.shape_text(tensor.shape),
+                      graph_.shape_text(value)),
+          lacks_names
+              ? fmt::format("an output lists the value's dimensions, or reduces: = sum({})", stored.where.text())
+              : "an output lists the value's dimensions and no others");
   }
 
   void keeps_some(const Shape& value, const ir::Tensor& tensor) {
@@ -119,7 +120,8 @@ class StoreResolver {
     for (const Extent& extent : value) reduces = reduces || !graph_.has_name(tensor.shape, extent);
     if (reduces || !sound_) return;
     // Nothing to reduce over: the sum of one element is itself, its amax the magnitude.
-    if (output_.reduction == Reduction::amax) output_.value = map_node(context_, Op::abs, {output_.value}, out_.value.where);
+    if (output_.reduction == Reduction::amax)
+      output_.value = map_node(context_, Op::abs, {output_.value}, out_.value.where);
     output_.reduction = Reduction::none;
   }
 
@@ -143,22 +145,24 @@ void check_output_names(KernelContext& context) {
   for (const KernelContext::OutputName& output : context.output_names) {
     const ast::Name& name = output.name;
     if (const auto [known, is_new] = seen.emplace(name.text, name.where); !is_new) {
-      context.report.error(name.where, fmt::format("'{}' is an output already (line {})", name.text,
-                                                   known->second.begin().line));
+      context.report.error(name.where,
+                           fmt::format("'{}' is an output already (line {})", name.text, known->second.begin().line));
       continue;
     }
     const Symbol* symbol = context.find(name.text);
     if (symbol != nullptr && symbol->meaning == Meaning::unknown) continue;
     if (symbol != nullptr && symbol->meaning == Meaning::value) {
       if (output.stored == name.text) continue;
-      context.report.error(name.where, fmt::format("'{}' is a value (line {}), and this output stores another one", name.text,
-                                                   symbol->where.begin().line),
+      context.report.error(name.where,
+                           fmt::format("'{}' is a value (line {}), and this output stores another one", name.text,
+                                       symbol->where.begin().line),
                            "an output may bear the name of the value it stores, no other");
       continue;
     }
     // Names of anything else are taken, as they are for values.
     if (symbol != nullptr && symbol->meaning == Meaning::input)
-      context.report.error(name.where, fmt::format("'{}' is an input already (line {})", name.text, symbol->where.begin().line),
+      context.report.error(name.where,
+                           fmt::format("'{}' is an input already (line {})", name.text, symbol->where.begin().line),
                            "buffers are bound by name");
     else
       context.define(name, {});
@@ -181,7 +185,8 @@ void check_gemm_loop(KernelContext& context) {
     if (node.op == Op::gemm) gemms.push_back(&node);
   if (gemms.empty()) return;
   if (gemms.size() > 2)
-    return context.report.error(gemms[2]->where, "a kernel has one GEMM loop: one gemm, or two over the same dimensions",
+    return context.report.error(gemms[2]->where,
+                                "a kernel has one GEMM loop: one gemm, or two over the same dimensions",
                                 "the others belong to kernels of their own");
   if (gemms.size() == 2 && !graph.same_names(gemms[0]->shape, gemms[1]->shape))
     return context.report.error(gemms[1]->where,
@@ -192,11 +197,11 @@ void check_gemm_loop(KernelContext& context) {
     if (value.op == Op::group_ends) continue;
     for (const Extent& extent : value.shape) {
       if (lies_over(graph, gemms[0]->shape, extent)) continue;
-      context.report.error(output.tensor.where,
-                           fmt::format("the value stored is {}, and '{}' is not among the gemm's dimensions {}",
-                                       graph.shape_text(value.shape), graph.extent_text(extent),
-                                       graph.shape_text(gemms[0]->shape)),
-                           "store it from a kernel of its own");
+      context.report.error(
+          output.tensor.where,
+          fmt::format("the value stored is {}, and '{}' is not among the gemm's dimensions {}",
+                      graph.shape_text(value.shape), graph.extent_text(extent), graph.shape_text(gemms[0]->shape)),
+          "store it from a kernel of its own");
       break;
     }
   }
@@ -211,7 +216,8 @@ void check_left_out(KernelContext& context, const ast::Kernel& kernel) {
                                        [&](const KernelContext::OutputName& o) { return o.name.text == name; });
     if (is_output || (input != graph.inputs.end() && input->default_value)) continue;
     if (input != graph.inputs.end())
-      context.report.error(input->tensor.where, fmt::format("the input '{}' has no default and cannot be left out", name));
+      context.report.error(input->tensor.where,
+                           fmt::format("the input '{}' has no default and cannot be left out", name));
     else if (const Symbol* symbol = context.find(name); symbol == nullptr || symbol->meaning != Meaning::unknown)
       context.report.error(kernel.name.where,
                            fmt::format("kernel '{}' has no input or output '{}' to leave out", kernel.name.text, name));
@@ -228,8 +234,10 @@ void check_kernel(KernelContext& context, const ast::Kernel& kernel) {
   check_left_out(context, kernel);
   const auto& outputs = context.graph.outputs;
   if (context.output_names.empty() && !context.report.has_errors())
-    context.report.error(kernel.name.where, fmt::format("kernel '{}' has no out, so it computes nothing", kernel.name.text));
-  else if (!outputs.empty() && std::all_of(outputs.begin(), outputs.end(), [](const ir::Output& o) { return o.left_out; }))
+    context.report.error(kernel.name.where,
+                         fmt::format("kernel '{}' has no out, so it computes nothing", kernel.name.text));
+  else if (!outputs.empty() &&
+           std::all_of(outputs.begin(), outputs.end(), [](const ir::Output& o) { return o.left_out; }))
     context.report.error(kernel.name.where, fmt::format("every output of kernel '{}' is left out", kernel.name.text));
 }
 

@@ -1,9 +1,9 @@
+// Which options belong to which type, and that no block of a grouped dimension meets two groups.
 #include "compiler/semantics/tensors.h"
 
 #include <algorithm>
-#include <set>
-
 #include <fmt/format.h>
+#include <set>
 
 #include "compiler/semantics/builtins.h"
 #include "compiler/semantics/dimensions.h"
@@ -59,7 +59,8 @@ class TypeResolver {
     const int rank = static_cast<int>(tensor_.shape.size());
     const int first = tensor_.pointer_axes;  // blocks lie within one buffer
     const Span& where = tree_.where;
-    if (rank - first < 1) error(where, fmt::format("'{}' has blocks along a dimension, and the shape has none", info_->name));
+    if (rank - first < 1)
+      error(where, fmt::format("'{}' has blocks along a dimension, and the shape has none", info_->name));
     if (!sound_) return false;
     const int along = type_.along_axis < 0 ? rank - 1 : type_.along_axis;
     const bool needs_two = info_->block_rows > 1 || type_.layout != ir::ScaleLayout::rows;
@@ -102,7 +103,8 @@ class TypeResolver {
     if (name == "nonfinite") nonfinite(option.value);
     if (name == "amax") {
       if (!is_nvfp4(info_->format))
-        return error(option.name.where, fmt::format("'amax' belongs to nvfp4, '{}' has one scale a block", info_->name));
+        return error(option.name.where,
+                     fmt::format("'amax' belongs to nvfp4, '{}' has one scale a block", info_->name));
       type_.amax_input = option.value.text;
     }
     if (name == "seed") type_.seed_input = option.value.text;
@@ -134,9 +136,10 @@ class TypeResolver {
     const std::optional<ir::ScaleLayout> layout = ir::parse_layout(value.text);
     if (!layout) return one_of(value, {"rows", "columns_tma", "blocked_128x4"});
     if (*layout == ir::ScaleLayout::blocked_128x4 && info_->scale == Storage::f32)
-      return error(value.where, fmt::format("the layout 'blocked_128x4' is one of scales of one byte, '{}' has f32 scales",
-                                            info_->name),
-                   "its layouts: rows, columns_tma");
+      return error(
+          value.where,
+          fmt::format("the layout 'blocked_128x4' is one of scales of one byte, '{}' has f32 scales", info_->name),
+          "its layouts: rows, columns_tma");
     type_.layout = *layout;
   }
 
@@ -149,7 +152,8 @@ class TypeResolver {
     const int rank = static_cast<int>(tensor_.shape.size());
     for (int axis = tensor_.pointer_axes; axis < rank; ++axis) {
       const Extent& extent = tensor_.shape[axis];
-      const bool is_it = symbol != nullptr && symbol->meaning == Meaning::dimension && extent == Extent{1, symbol->id, 1};
+      const bool is_it =
+          symbol != nullptr && symbol->meaning == Meaning::dimension && extent == Extent{1, symbol->id, 1};
       if (!is_it) continue;
       if (axis < rank - 2)
         return error(value.where, fmt::format("blocks run along one of the last two dimensions, not '{}'", value.text));
@@ -157,7 +161,8 @@ class TypeResolver {
       type_.along_axis = axis == rank - 1 ? -1 : axis;
       return;
     }
-    error(value.where, fmt::format("'{}' is not a dimension of {}", value.text, context_.graph.shape_text(tensor_.shape)),
+    error(value.where,
+          fmt::format("'{}' is not a dimension of {}", value.text, context_.graph.shape_text(tensor_.shape)),
           "'along' names the dimension of the shape that the blocks run along");
   }
 
@@ -178,14 +183,15 @@ class TypeResolver {
     if (dim.slot) {
       const std::optional<int64_t> rows = context_.graph.fixed_value(*dim.slot);
       if (is_fixed(context_.graph, *dim.slot) && (!rows || *rows % block == 0)) return;
-      return error(tree_.where, fmt::format("blocks of {} along '{}' may meet two groups: its slots of {} are not known to be "
-                                            "a multiple of {}",
-                                            block, dim.name, context_.graph.extent_text(*dim.slot), block));
+      return error(tree_.where,
+                   fmt::format("blocks of {} along '{}' may meet two groups: its slots of {} are not known to be "
+                               "a multiple of {}",
+                               block, dim.name, context_.graph.extent_text(*dim.slot), block));
     }
     if (dim.align % block == 0) return;
     error(tree_.where,
-          fmt::format("blocks of {} along '{}' may meet two groups: its groups begin at multiples of {}", block, dim.name,
-                      dim.align),
+          fmt::format("blocks of {} along '{}' may meet two groups: its groups begin at multiples of {}", block,
+                      dim.name, dim.align),
           fmt::format("store over an aligned dimension: group P = {} align {}",
                       context_.graph.dims[grouped_dim(context_.graph, extent)].name, std::max(block, 128)));
   }
@@ -243,8 +249,9 @@ void check_option_inputs(KernelContext& context, const ast::Tensor& tree, const 
     if (symbol != nullptr && symbol->meaning == Meaning::unknown) continue;
     const ir::Input* input = find_input(context, option.value.text);
     if (input == nullptr) {
-      context.report.error(option.value.where, fmt::format("'{}' is not an input", option.value.text),
-                           name == "amax" ? "amax = A names an input: in A : f32" : "seed = S names an input: in S : i64[2]");
+      context.report.error(
+          option.value.where, fmt::format("'{}' is not an input", option.value.text),
+          name == "amax" ? "amax = A names an input: in A : f32" : "seed = S names an input: in S : i64[2]");
       continue;
     }
     const ir::Tensor& given = input->tensor;
@@ -263,8 +270,9 @@ void check_option_inputs(KernelContext& context, const ast::Tensor& tree, const 
       });
     }
     if (!sound)
-      context.report.error(option.value.where,
-                           fmt::format("the maximum '{}' is not an f32, scalar or over the groups of the tensor", given.name));
+      context.report.error(
+          option.value.where,
+          fmt::format("the maximum '{}' is not an f32, scalar or over the groups of the tensor", given.name));
   }
 }
 

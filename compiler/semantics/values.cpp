@@ -1,7 +1,7 @@
+// Expressions and inlined functions. Arguments are resolved once, at the call, and shared by the body.
 #include "compiler/semantics/values.h"
 
 #include <cmath>
-
 #include <fmt/format.h>
 
 #include "compiler/semantics/builtins.h"
@@ -133,7 +133,8 @@ class ValueResolver {
     const auto function = context_.definitions.functions.find(name);
     if (function == context_.definitions.functions.end()) {
       arguments(expr);  // for their own mistakes
-      if (!context_.definitions.is_broken(name)) report_unknown_function(expr.name, context_.definitions, context_.report);
+      if (!context_.definitions.is_broken(name))
+        report_unknown_function(expr.name, context_.definitions, context_.report);
       return unknown_value;
     }
     return inline_call(expr, function->second);
@@ -169,8 +170,9 @@ class ValueResolver {
     if (count >= least && count <= most) return true;
     arguments(expr);
     const std::string number = least == most ? std::to_string(least) : fmt::format("{} to {}", least, most);
-    error(expr, fmt::format("'{}' takes {} argument{}, not {}", expr.name.text,
-                            most == 1000 ? fmt::format("at least {}", least) : number, most == 1 ? "" : "s", count),
+    error(expr,
+          fmt::format("'{}' takes {} argument{}, not {}", expr.name.text,
+                      most == 1000 ? fmt::format("at least {}", least) : number, most == 1 ? "" : "s", count),
           signature.empty() ? "" : fmt::format("it is called as {}", signature));
     return false;
   }
@@ -203,10 +205,11 @@ class ValueResolver {
     const std::vector<NodeId> args = arguments(expr);
     const size_t arity = function.tree->params.size();
     if (args.size() != arity)
-      return error(expr, fmt::format("'{}' takes {} argument{}, not {}", expr.name.text, arity, arity == 1 ? "" : "s",
-                                     args.size()),
-                   fmt::format("it is defined in {}:{}", function.tree->name.where.file->name,
-                               function.tree->name.where.begin().line));
+      return error(
+          expr,
+          fmt::format("'{}' takes {} argument{}, not {}", expr.name.text, arity, arity == 1 ? "" : "s", args.size()),
+          fmt::format("it is defined in {}:{}", function.tree->name.where.file->name,
+                      function.tree->name.where.begin().line));
     if (!function.sound) return unknown_value;
     if (++context_.inlined_calls > max_inlined_calls)
       return give_up(expr, fmt::format("the kernel makes more than {} calls of functions", max_inlined_calls));
@@ -243,8 +246,7 @@ NodeId map_node(KernelContext& context, Op op, const std::vector<NodeId>& args, 
 }
 
 std::optional<int64_t> resolve_integer(KernelContext& context, const Expr& expr, std::string_view what) {
-  const std::optional<double> value =
-      evaluate_constant(expr, context.constants(), context.definitions, context.report);
+  const std::optional<double> value = evaluate_constant(expr, context.constants(), context.definitions, context.report);
   if (!value) return std::nullopt;
   if (*value != std::floor(*value) || std::fabs(*value) > 9e15) {
     context.report.error(expr.where, fmt::format("{} is a whole number, not {}", what, *value));
@@ -271,8 +273,8 @@ std::vector<NodeId> resolve_values(KernelContext& context, const Expr& expr, siz
   } else {
     values = name == "split" ? resolve_split(context, expr) : resolve_gradients(context, expr, {});
     if (values.size() != count) {
-      context.report.error(expr.where, fmt::format("{} gives {} values here, and {} names are given", name,
-                                                   values.size(), count),
+      context.report.error(expr.where,
+                           fmt::format("{} gives {} values here, and {} names are given", name, values.size(), count),
                            name == "grad" ? "one for each x behind the seed" : "");
       values.clear();
     }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <optional>
+#include <set>
 #include <system_error>
 
 #include "compiler/toolchain/elf_build_id.h"
@@ -158,8 +159,9 @@ NvrtcSearch locate_nvrtc(FileSystem& disk, const Settings& settings, const std::
   }
   for (const NvrtcPlace& place : nvrtc_places(disk, settings, program_folders)) {
     search.places.push_back(place.name);
-    for (const std::string& directory : place.directories) {
-      if (locator.try_directory(directory, place.name)) return search;
+    std::set<std::string> tried;  // several ways lead to one directory
+    for (const std::string& directory : place.directories()) {
+      if (tried.insert(directory).second && locator.try_directory(directory, place.name)) return search;
     }
   }
   return search;

@@ -46,7 +46,7 @@ Paths loader_directories(FileSystem& disk, const Settings& settings) {
 }
 
 // /usr/local/cuda, which is the administrator's choice, then the others from the newest to the oldest.
-Paths local_toolkits(FileSystem& disk) {
+Paths local_toolkit_directories(FileSystem& disk) {
   constexpr std::string_view prefix = "cuda-";
   std::vector<std::pair<NvrtcVersion, std::string>> versions;
   for (const std::string& name : names_in(disk, "/usr/local", prefix)) {
@@ -57,9 +57,12 @@ Paths local_toolkits(FileSystem& disk) {
     versions.emplace_back(version, "/usr/local/" + name);
   }
   std::sort(versions.rbegin(), versions.rend());
-  Paths toolkits{"/usr/local/cuda"};
-  for (const auto& [version, path] : versions) toolkits.push_back(path);
-  return toolkits;
+  Paths directories = toolkit_directories(disk, "/usr/local/cuda");
+  for (const auto& [version, toolkit] : versions) {
+    const Paths of_one = toolkit_directories(disk, toolkit);
+    directories.insert(directories.end(), of_one.begin(), of_one.end());
+  }
+  return directories;
 }
 
 // lib folders of the NVIDIA packages in a folder of Python packages: nvidia/cu13/lib, nvidia/cuda_nvrtc/lib.
@@ -128,24 +131,13 @@ Paths unpacked_directories(FileSystem& disk, const std::vector<std::string>& pro
 std::vector<NvrtcPlace> nvrtc_places(FileSystem& disk, const Settings& settings,
                                      const std::vector<std::string>& program_folders) {
   std::vector<NvrtcPlace> places;
-  if (!settings.cuda_home.empty()) places.push_back({"CUDA_HOME", toolkit_directories(disk, settings.cuda_home)});
-  places.push_back({"the loader's path", loader_directories(disk, settings)});
-  NvrtcPlace local{"/usr/local/cuda*", {}};
-  for (const std::string& toolkit : local_toolkits(disk)) {
-    const Paths directories = toolkit_directories(disk, toolkit);
-    local.directories.insert(local.directories.end(), directories.begin(), directories.end());
+  if (!settings.cuda_home.empty()) {
+    places.push_back({"CUDA_HOME", [&] { return toolkit_directories(disk, settings.cuda_home); }});
   }
-  places.push_back(std::move(local));
-  places.push_back({"the Python package nvidia-cuda-nvrtc", python_directories(disk, settings)});
-  places.push_back({"nvrtc/ beside this program", unpacked_directories(disk, program_folders)});
-
-  for (NvrtcPlace& place : places) {  // several ways lead to one directory
-    Paths unique;
-    for (std::string& directory : place.directories) {
-      if (std::find(unique.begin(), unique.end(), directory) == unique.end()) unique.push_back(std::move(directory));
-    }
-    place.directories = std::move(unique);
-  }
+  places.push_back({"the loader's path", [&] { return loader_directories(disk, settings); }});
+  places.push_back({"/usr/local/cuda*", [&] { return local_toolkit_directories(disk); }});
+  places.push_back({"the Python package nvidia-cuda-nvrtc", [&] { return python_directories(disk, settings); }});
+  places.push_back({"nvrtc/ beside this program", [&] { return unpacked_directories(disk, program_folders); }});
   return places;
 }
 

@@ -1,6 +1,7 @@
 // The directories in which a libnvrtc may lie, in the order of nvrtc_locator.h.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,9 +12,11 @@ namespace epifuse::toolchain {
 
 struct NvrtcPlace {
   std::string name;  // for messages
-  std::vector<std::string> directories;
+  // Lists them when asked: a place that is not reached costs nothing, and a warm start has no time to give away.
+  std::function<std::vector<std::string>()> directories;
 };
 
+// The functions in it refer to the arguments.
 std::vector<NvrtcPlace> nvrtc_places(FileSystem& disk, const Settings& settings,
                                      const std::vector<std::string>& program_folders);
 

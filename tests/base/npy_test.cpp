@@ -1,9 +1,10 @@
 // NumPy files: round trips, files that NumPy wrote, and files that lie.
+#include "base/npy.h"
+
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
-#include "base/npy.h"
 #include "base/numbers.h"
 #include "tests/support/catch.h"
 

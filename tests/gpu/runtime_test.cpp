@@ -4,12 +4,13 @@
 #include <cstring>
 #include <thread>
 
+#include "runtime/guard_buffer.h"
 #include "tests/gpu/support/gpu.h"
-#include "tests/gpu/support/guard_buffer.h"
 
 using namespace epifuse;
 using namespace epifuse::test;
 using runtime::Arguments;
+using runtime::GuardBuffer;
 
 namespace {
 
@@ -28,7 +29,7 @@ struct Parameters {
 extern "C" __global__ void copy_entry(const __grid_constant__ Parameters p) {
   const long long total = p.ends[0] + p.extra;
   for (long long i = blockIdx.x * 128ll + threadIdx.x; i < total; i += 128ll * p.blocks) {
-    const unsigned char value = p.in[i];
+    const unsigned char value = *(const volatile unsigned char*)(p.in + i);
     if (i < p.capacity) p.out[i] = value + (unsigned char)p.add;
   }
 }
@@ -134,6 +135,7 @@ TEST_CASE("a captured graph follows the sizes in its buffers") {
   CopyProblem problem(100000);
   auto call = must(runtime::bind_call(module, problem.arguments));
   const auto stream = gpu().stream.get();
+  const runtime::CurrentContext scope(*gpu().device);  // as in a framework's thread
   const auto graph = must(runtime::CapturedGraph::capture(gpu().device, stream, [&] { return call.launch(stream); }));
   for (const int32_t rows : {0, 1, 99999, 100000, 37}) {
     must(problem.out.fill(0xff, stream));

@@ -90,8 +90,7 @@ TEST_CASE("gated activations with a probability") {
     for (size_t i = 0; i < out.size(); ++i) {
       const double expected = rows[i][4];
       INFO(name << "(" << gates[i] << ", " << ups[i] << ") is " << out[i] << ", expected " << expected);
-      const double slack =
-          0x1p-20 * std::fabs(expected) * std::max(1.0, gates[i] * gates[i]) + 0x1p-126;
+      const double slack = 0x1p-20 * std::fabs(expected) * std::max(1.0, gates[i] * gates[i]) + 0x1p-126;
       CHECK((std::isnan(expected) ? std::isnan(out[i]) : std::fabs(out[i] - expected) <= slack));
     }
   }
@@ -109,8 +108,8 @@ TEST_CASE("gelu_srelu.json and swiglu_clamped_gptoss.json") {
     const std::vector<double> out = run_columns(g, {{"x", x}});
     for (size_t i = 0; i < x.size(); ++i) {
       INFO(name << " of " << x[i]);
-      CHECK(std::fabs(out[i] - rows[i][name].get<double>()) <= 0x1p-20 * std::max(1.0, x[i] * x[i]) *
-                                                                   std::fabs(rows[i][name].get<double>()));
+      CHECK(std::fabs(out[i] - rows[i][name].get<double>()) <=
+            0x1p-20 * std::max(1.0, x[i] * x[i]) * std::fabs(rows[i][name].get<double>()));
     }
   }
 
@@ -145,7 +144,8 @@ TEST_CASE("gate and up in four layouts") {
     g.out("back", "f32", "S, 2*I", g.join(g.split(pre, 0, piece), g.split(pre, 1, piece), piece));
     REQUIRE(ir::verify(g.graph).empty());
     Buffers buffers;
-    buffers["pre"] = test::tensor_by(Storage::f32, {2, 256}, [](int64_t i) { return (37 * (i % 256) % 251 - 125) / 16.0; });
+    buffers["pre"] =
+        test::tensor_by(Storage::f32, {2, 256}, [](int64_t i) { return (37 * (i % 256) % 251 - 125) / 16.0; });
     const Result<Buffers> outputs = run(g.graph, buffers);
     REQUIRE(outputs);
     const std::vector<double> y = values_of(outputs->at("y"));

@@ -1,8 +1,9 @@
 // The judge accepts what an f32 kernel may legitimately store, and nothing else.
+#include "compiler/interpreter/compare.h"
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "compiler/interpreter/compare.h"
 #include "compiler/interpreter/quantiser.h"
 #include "tests/support/catch.h"
 #include "tests/support/graph_builder.h"
@@ -262,7 +263,8 @@ TEST_CASE("swapped columns and shifted rows") {
   for (const std::string name : {"y", "q"}) {
     Buffers swapped = stored, shifted = stored;
     for (int64_t m = 0; m < 150; ++m) {
-      const uint32_t left = load_code(stored.at(name), m * width + 10), right = load_code(stored.at(name), m * width + 11);
+      const uint32_t left = load_code(stored.at(name), m * width + 10),
+                     right = load_code(stored.at(name), m * width + 11);
       store_code(swapped[name], m * width + 10, right);
       store_code(swapped[name], m * width + 11, left);
       for (int64_t c = 0; c < width; ++c)
@@ -287,9 +289,9 @@ TEST_CASE("bytes that belong to nobody, and gaps") {
   CHECK(judge_output(kernel, "y", wrong).touched == 1);
   wrong["q.scale"].bytes[150 * (width / 32)] = 1;
   CHECK(judge_output(kernel, "q", wrong).touched == 1);
-  wrong["qt"].bytes[37] = 1;                     // behind the first group
-  wrong["qt.scale"].bytes[2] = 0x7F;             // a block that is all gap
-  wrong["qt"].bytes[capacity - 1] = 0;           // behind the last group
+  wrong["qt"].bytes[37] = 1;            // behind the first group
+  wrong["qt.scale"].bytes[2] = 0x7F;    // a block that is all gap
+  wrong["qt"].bytes[capacity - 1] = 0;  // behind the last group
   const Verdict verdict = judge_output(kernel, "qt", wrong);
   CHECK(!verdict.ok);
   CHECK(verdict.gap == 2);
@@ -333,8 +335,8 @@ TEST_CASE("what was added to is judged with what was there") {
   GraphBuilder g;
   g.dim("E", 2), g.dim("N", 16), g.dim("K", 16);
   g.group("M", "E", ir::GroupSizes::counts);
-  g.out("dw", "f32", "E, N, K", g.gemm(g.in("dy", "bf16", "M, N"), g.in("x", "bf16", "M, K"), "M"),
-        ir::Reduction::none, true);
+  g.out("dw", "f32", "E, N, K", g.gemm(g.in("dy", "bf16", "M, N"), g.in("x", "bf16", "M, K"), "M"), ir::Reduction::none,
+        true);
   Buffers buffers;
   buffers["M.counts"] = tensor_of(Storage::i32, {2}, {8, 0});
   buffers["dy"] = integer_tensor(Storage::bf16, {8, 16}, 1);

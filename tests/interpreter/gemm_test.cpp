@@ -85,8 +85,7 @@ TEST_CASE("ragged rows: halves and pieces of weights, gathered rows, scaled oper
     }
     for (int64_t n = 0; n < i_size; ++n) {
       double sum = 0;
-      for (int64_t j = 0; j < k; ++j)
-        sum += qs[m * k + j] * scales[m * 2 + j / 32] * vs[(e * i_size + n) * k + j];
+      for (int64_t j = 0; j < k; ++j) sum += qs[m * k + j] * scales[m * 2 + j / 32] * vs[(e * i_size + n) * k + j];
       CHECK(load_one(out.at("scaled"), m * i_size + n) == sum);
     }
     for (int64_t j = 0; j < k; ++j)

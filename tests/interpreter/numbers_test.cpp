@@ -1,10 +1,11 @@
 // Conversions against the published vectors, and against a second method that shares nothing with them.
+#include "base/numbers.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
 
-#include "base/numbers.h"
 #include "tests/support/catch.h"
 #include "tests/support/host_data.h"
 
@@ -43,7 +44,8 @@ TEST_CASE("conversion vectors of the 8-bit and 4-bit formats") {
 }
 
 TEST_CASE("scalar vectors") {
-  for (const auto& [file, storage] : {std::pair{"scalar_e4m3.json", Storage::e4m3}, {"scalar_e2m1.json", Storage::e2m1}})
+  for (const auto& [file, storage] :
+       {std::pair{"scalar_e4m3.json", Storage::e4m3}, {"scalar_e2m1.json", Storage::e2m1}})
     for (const auto& row : read_vectors(file, "rows")) {
       INFO(row.dump());
       const double x = f32_of_bits(row["x_f32"]);

@@ -1,7 +1,8 @@
 // MXFP8 against the published blocks, bit for bit.
-#include "compiler/interpreter/mx_quantiser.h"
-#include "base/numbers.h"
 #include "compiler/interpreter/quantiser.h"
+
+#include "base/numbers.h"
+#include "compiler/interpreter/mx_quantiser.h"
 #include "tests/support/catch.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/host_data.h"

@@ -53,9 +53,8 @@ TEST_CASE("empty experts: forward and weight gradient on whole numbers") {
     buffers["w"] = tensor_by(Storage::bf16, {4, n_size, k_size}, [&](int64_t i) {
       return static_cast<double>((2 * (i / k_size % n_size) + i % k_size + i / k_size / n_size) % 5 - 2);
     });
-    buffers["dy"] = tensor_by(Storage::bf16, {rows, n_size}, [&](int64_t i) {
-      return static_cast<double>((i / n_size + 2 * (i % n_size)) % 3 - 1);
-    });
+    buffers["dy"] = tensor_by(Storage::bf16, {rows, n_size},
+                              [&](int64_t i) { return static_cast<double>((i / n_size + 2 * (i % n_size)) % 3 - 1); });
     // Rows outside the groups may hold NaN.
     double total = 0;
     for (double count : counts) total += count;
@@ -111,7 +110,8 @@ TEST_CASE("MXFP8 in both orientations equals the tile of the vectors") {
     for (int64_t c = 0; c < 32; ++c) store_code(buffers["x"], r * 32 + c, words[c]);
   }
   const Buffers out = run_poisoned(g.graph, buffers);
-  const std::vector<uint32_t> row_scales = test::hex_words(v["row_scales"]), col_scales = test::hex_words(v["col_scales"]);
+  const std::vector<uint32_t> row_scales = test::hex_words(v["row_scales"]),
+                              col_scales = test::hex_words(v["col_scales"]);
   REQUIRE(out.at("yt").extents == std::vector<int64_t>{32, 128});
   for (int64_t r = 0; r < 32; ++r) {
     const std::vector<uint32_t> q_row = test::hex_words(v["q_row"][r]), q_col = test::hex_words(v["q_col"][r]),
@@ -272,8 +272,7 @@ TEST_CASE("aligned groups and slots say where rows start") {
     buffers["s"] = tensor_of(Storage::f32, {3}, {1, 2, 3});
     const std::vector<double> y = values_of(run_poisoned(g.graph, buffers, 0).at("y"));
     const int64_t last = slots ? 20 : 8;
-    for (int64_t row = 0; row < 30; ++row)
-      CHECK(y[row * 2] == (row < 3 ? 1 : row >= last && row < last + 9 ? 3 : 0));
+    for (int64_t row = 0; row < 30; ++row) CHECK(y[row * 2] == (row < 3 ? 1 : row >= last && row < last + 9 ? 3 : 0));
   }
 }
 

@@ -57,8 +57,9 @@ TEST_CASE("line ends of any kind, and none at the start") {
 }
 
 TEST_CASE("numbers end where their digits end") {
-  CHECK(tokens_of("1.5 1 . 5 P.ends 7.0") == "1:1 number 1.5\n1:5 integer 1\n1:7 dot .\n1:9 integer 5\n1:11 name P\n"
-                                             "1:12 dot .\n1:13 name ends\n1:18 number 7.0\n1:21 end\n");
+  CHECK(tokens_of("1.5 1 . 5 P.ends 7.0") ==
+        "1:1 number 1.5\n1:5 integer 1\n1:7 dot .\n1:9 integer 5\n1:11 name P\n"
+        "1:12 dot .\n1:13 name ends\n1:18 number 7.0\n1:21 end\n");
 }
 
 TEST_CASE("what is no token is one mistake and one token") {

@@ -89,15 +89,17 @@ TEST_CASE("nesting has a limit, chains have none") {
 }
 
 TEST_CASE("a mistake costs its line, not the next one") {
-  const Parsed parsed = parse_text("kernel k {\n  dim E = x, K\n  in a : [\n  b = gemm(a,\n  c = a\n  gate, up = (\n  out y : f32 = c\n}\n"
-                                   "fn f(x = 1\nfn g(x) = x\n");
+  const Parsed parsed = parse_text(
+      "kernel k {\n  dim E = x, K\n  in a : [\n  b = gemm(a,\n  c = a\n  gate, up = (\n  out y : f32 = c\n}\n"
+      "fn f(x = 1\nfn g(x) = x\n");
   std::vector<int> lines;
   for (const Diagnostic& d : parsed.diagnostics.all()) lines.push_back(d.where.begin().line);
   INFO(parsed.diagnostics.print());
   CHECK(lines == std::vector<int>{2, 3, 4, 6, 9});
   REQUIRE(parsed.tree.kernels.size() == 1);
   CHECK(ast::print(parsed.tree) ==
-        "fn g(x) = x\nkernel k {\n  # could not be read: E, x, K\n  # could not be read: a\n  # could not be read: b\n  c = a\n"
+        "fn g(x) = x\nkernel k {\n  # could not be read: E, x, K\n  # could not be read: a\n  # could not be read: b\n "
+        " c = a\n"
         "  # could not be read: gate, up\n  out y : f32 = c\n}\n");
 }
 

@@ -31,8 +31,9 @@ class UnreadableSource : public SpecSource {
 }  // namespace
 
 TEST_CASE("a used file is looked for beside its user, then in the library") {
-  const Loaded beside = load({{"specs/main.epi", "use \"activations.epi\"\n"}, {"specs/activations.epi", "fn own(x) = x\n"}},
-                             "specs/main.epi");
+  const Loaded beside =
+      load({{"specs/main.epi", "use \"activations.epi\"\n"}, {"specs/activations.epi", "fn own(x) = x\n"}},
+           "specs/main.epi");
   CHECK(beside.diagnostics.all().empty());
   REQUIRE(beside.program.units.size() == 2);
   CHECK(beside.program.units[1].tree.source->name == "specs/activations.epi");
@@ -56,12 +57,14 @@ TEST_CASE("a file that is used on several ways is read once") {
 }
 
 TEST_CASE("files cannot use each other in a cycle") {
-  const Loaded loaded = load({{"main.epi", "use \"a.epi\"\n"}, {"a.epi", "\nuse \"b.epi\"\n"}, {"b.epi", "use \"a.epi\"\n"}});
+  const Loaded loaded =
+      load({{"main.epi", "use \"a.epi\"\n"}, {"a.epi", "\nuse \"b.epi\"\n"}, {"b.epi", "use \"a.epi\"\n"}});
   REQUIRE(loaded.diagnostics.all().size() == 1);
   const Diagnostic& cycle = loaded.diagnostics.all()[0];
   CHECK(cycle.message == "the files use each other in a cycle: a.epi uses b.epi uses a.epi");
   CHECK(cycle.where.file->name == "b.epi");
-  CHECK(load({{"main.epi", "use \"main.epi\"\n"}}).diagnostics.print().find("main.epi uses main.epi") != std::string::npos);
+  CHECK(load({{"main.epi", "use \"main.epi\"\n"}}).diagnostics.print().find("main.epi uses main.epi") !=
+        std::string::npos);
 }
 
 TEST_CASE("a long row of files is an error, not a crash") {

@@ -216,7 +216,8 @@ const BadSpec files[] = {
     {"const a = |b\nconst b = 1\nkernel k {\n out y : f32 = a\n}\n", "'b' is not a constant"},
     {"const a = 1\nconst |a = 2\nkernel k {\n out y : f32 = a\n}\n", "'a' is defined already"},
     {"use |nothing\nkernel k {\n out y : f32 = 1\n}\n", "expected a file name in quotes"},
-    {"use |\"nothing.epi\"\nkernel k {\n out y : f32 = 1\n}\n", "'nothing.epi' is neither beside this file nor in the library"},
+    {"use |\"nothing.epi\"\nkernel k {\n out y : f32 = 1\n}\n",
+     "'nothing.epi' is neither beside this file nor in the library"},
     {"use |\"nothing\nkernel k {\n out y : f32 = 1\n}\n", "the string is not closed"},
     {"kernel k {\n out y : f32 = 1\n}\n|}\n", "expected 'use', 'fn', 'const' or 'kernel', found '}'"},
 };
@@ -257,20 +258,20 @@ TEST_CASE("hints say what was probably meant") {
 
 TEST_CASE("all mistakes of a file are told in one run, and none that only follows") {
   const Diagnostics diagnostics = check_text(
-      "fn f(x) = y\n"                                 // 1: y
+      "fn f(x) = y\n"  // 1: y
       "kernel a {\n"
-      "  dim E, N = 0, K\n"                           // 3: 0
+      "  dim E, N = 0, K\n"  // 3: 0
       "  group M by E\n"
-      "  in x : bf61[M, K]\n"                         // 5: the type; x is unknown below, without a word
-      "  in w : bf16[E, N, K]\n"                      // N is broken, w unknown without a word
-      "  h = gemm(x, w\n"                             // 7: the bracket; h unknown without a word
-      "  g = f(h) + q\n"                              // 8: q
+      "  in x : bf61[M, K]\n"     // 5: the type; x is unknown below, without a word
+      "  in w : bf16[E, N, K]\n"  // N is broken, w unknown without a word
+      "  h = gemm(x, w\n"         // 7: the bracket; h unknown without a word
+      "  g = f(h) + q\n"          // 8: q
       "  out g : bf16[M, N] = g\n"
       "  out e : f32[E, K] = h\n"
       "}\n"
       "kernel b {\n"
-      "  in x : f32[Z]\n"                             // 13: Z
-      "  out y : f32 = sum(x) + 1\n"                  // 14: sum
+      "  in x : f32[Z]\n"             // 13: Z
+      "  out y : f32 = sum(x) + 1\n"  // 14: sum
       "}\n");
   std::vector<int> lines;
   for (const Diagnostic& diagnostic : diagnostics.all()) lines.push_back(diagnostic.where.begin().line);

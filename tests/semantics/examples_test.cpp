@@ -40,7 +40,8 @@ TEST_CASE("a resolved graph depends on the text alone") {
     const Program once = load_example(path, diagnostics), again = load_example(path, diagnostics);
     for (const std::string& name : kernel_names(once)) {
       INFO(path << " " << name);
-      const std::optional<ir::Graph> a = resolve(once, name, {}, diagnostics), b = resolve(again, name, {}, diagnostics);
+      const std::optional<ir::Graph> a = resolve(once, name, {}, diagnostics),
+                                     b = resolve(again, name, {}, diagnostics);
       REQUIRE(a);
       REQUIRE(b);
       CHECK(ir::print(*a) == ir::print(*b));

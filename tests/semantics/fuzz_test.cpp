@@ -81,7 +81,9 @@ TEST_CASE("long and deep texts") {
     for (int i = 0; i < times; ++i) text += part;
     return text;
   };
-  const auto kernel = [](const std::string& value) { return "kernel k {\n in x : f32\n out y : f32 = " + value + "\n}\n"; };
+  const auto kernel = [](const std::string& value) {
+    return "kernel k {\n in x : f32\n out y : f32 = " + value + "\n}\n";
+  };
   survive(kernel("x" + many(" + x", 50000)));
   survive(kernel(many("(", 100000) + "x"));
   survive(kernel(many("exp(", 100000) + "x"));

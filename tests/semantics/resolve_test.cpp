@@ -12,11 +12,13 @@ std::string value_shape(const ir::Graph& graph, size_t output = 0) {
 
 // The shape of the value stored, in a kernel with a few inputs.
 std::string shape_of(const std::string& expression, const std::string& tensor) {
-  return value_shape(resolve_text("kernel k {\n dim E, K, N, I\n dyn S, L\n group M by E\n group P = M align 128\n"
-                                  "in x : bf16[M, K]\n in w : bf16[E, N, K]\n in xt : bf16[K, P]\n in dy : bf16[M, N]\n"
-                                  "in b : f32[E, N]\n in p : f32[M]\n in c : f32\n in n : f32[N]\n in s : bf16[S, N]\n"
-                                  "in la : bf16[L, S, K]\n in lb : bf16[L, N, K]\n in i : i32[M]\n in pre : bf16[M, 2*I]\n"
-                                  "out y : " + tensor + " = " + expression + "\n}\n"));
+  return value_shape(
+      resolve_text("kernel k {\n dim E, K, N, I\n dyn S, L\n group M by E\n group P = M align 128\n"
+                   "in x : bf16[M, K]\n in w : bf16[E, N, K]\n in xt : bf16[K, P]\n in dy : bf16[M, N]\n"
+                   "in b : f32[E, N]\n in p : f32[M]\n in c : f32\n in n : f32[N]\n in s : bf16[S, N]\n"
+                   "in la : bf16[L, S, K]\n in lb : bf16[L, N, K]\n in i : i32[M]\n in pre : bf16[M, 2*I]\n"
+                   "out y : " +
+                   tensor + " = " + expression + "\n}\n"));
 }
 
 std::string number_of(const std::string& lines, const std::string& expression) {
@@ -30,7 +32,7 @@ std::string number_of(const std::string& lines, const std::string& expression) {
 
 TEST_CASE("values combine over the union of their names, in the order of the fuller one") {
   CHECK(shape_of("dy + p", "f32[M, N]") == "[M, N]");
-  CHECK(shape_of("p * b", "f32[M, N]") == "[M, N]");   // the group count gives way to the rows it cuts
+  CHECK(shape_of("p * b", "f32[M, N]") == "[M, N]");  // the group count gives way to the rows it cuts
   CHECK(shape_of("b * p", "f32[N, M]") == "[M, N]");
   CHECK(shape_of("n + s", "f32[S, N]") == "[S, N]");
   CHECK(shape_of("n * c", "f32[N]") == "[N]");
@@ -48,17 +50,20 @@ TEST_CASE("gemm contracts the shared name") {
 TEST_CASE("equal gemms are one loop") {
   const ir::Graph graph = resolve_text(
       "kernel k {\n dim N, K\n dyn S\n in x : bf16[S, K]\n in w : bf16[N, K]\n"
-      "out a : bf16[S, N] = gemm(x, w)\n out b : f32[S, N] = gemm(x, w) * 2\n out c : f32[S, N] = gemm(x, w) + gemm(x, w)\n}\n");
+      "out a : bf16[S, N] = gemm(x, w)\n out b : f32[S, N] = gemm(x, w) * 2\n out c : f32[S, N] = gemm(x, w) + gemm(x, "
+      "w)\n}\n");
   int gemms = 0;
   for (const ir::Node& node : graph.nodes) gemms += node.op == ir::Op::gemm;
   CHECK(gemms == 1);
 }
 
 TEST_CASE("gradients have the shape of the value and of the x, not reduced") {
-  const std::string head = "kernel k {\n dim E, I, H\n group M by E\n in pre : bf16[M, 2*I]\n in d : bf16[M, I]\n"
-                           "in p : f32[M]\n in b : f32[E, 2*I]\n gate, up = split(pre + b)\n f = gate * up * p\n";
-  const ir::Graph graph = resolve_text(head + "dpre, dp, db = grad(f, d, pre, p, b)\n out a : f32[M, 2*I] = dpre\n"
-                                              "out c : f32[M] = sum(dp)\n out e : f32[E, 2*I] = sum(db)\n}\n");
+  const std::string head =
+      "kernel k {\n dim E, I, H\n group M by E\n in pre : bf16[M, 2*I]\n in d : bf16[M, I]\n"
+      "in p : f32[M]\n in b : f32[E, 2*I]\n gate, up = split(pre + b)\n f = gate * up * p\n";
+  const ir::Graph graph = resolve_text(head +
+                                       "dpre, dp, db = grad(f, d, pre, p, b)\n out a : f32[M, 2*I] = dpre\n"
+                                       "out c : f32[M] = sum(dp)\n out e : f32[E, 2*I] = sum(db)\n}\n");
   CHECK(value_shape(graph, 0) == "[M, 2*I]");
   CHECK(value_shape(graph, 1) == "[M, I]");
   CHECK(value_shape(graph, 2) == "[M, 2*I]");
@@ -78,7 +83,8 @@ TEST_CASE("split, join and index name what they work on") {
 }
 
 TEST_CASE("> and >= are < and <= with the sides exchanged") {
-  const ir::Graph graph = resolve_text("kernel k {\n in a : f32\n in b : f32\n out y : f32 = a > b\n out z : f32 = a >= b\n}\n");
+  const ir::Graph graph =
+      resolve_text("kernel k {\n in a : f32\n in b : f32\n out y : f32 = a > b\n out z : f32 = a >= b\n}\n");
   const ir::Node& y = graph.nodes[graph.outputs[0].value];
   const ir::Node& z = graph.nodes[graph.outputs[1].value];
   CHECK(y.op == ir::Op::less);
@@ -88,7 +94,8 @@ TEST_CASE("> and >= are < and <= with the sides exchanged") {
 }
 
 TEST_CASE("chains group from the left, products before sums") {
-  const ir::Graph graph = resolve_text("kernel k {\n in a : f32\n in b : f32\n in c : f32\n out y : f32 = a - b * c - -a / b\n}\n");
+  const ir::Graph graph =
+      resolve_text("kernel k {\n in a : f32\n in b : f32\n in c : f32\n out y : f32 = a - b * c - -a / b\n}\n");
   CHECK(ir::print(graph).find("%3 = mul %1, %2") != std::string::npos);
   CHECK(ir::print(graph).find("%4 = sub %0, %3") != std::string::npos);
   CHECK(ir::print(graph).find("%6 = div %5, %1") != std::string::npos);
@@ -100,15 +107,17 @@ TEST_CASE("constants are numbers afterwards") {
   CHECK(number_of("const a = 3\nconst b = -(a + 1) * 2 / 4", "b") == "-2");
   CHECK(number_of("fn twice(x) = x * 2\nconst a = twice(max(1, 0x10)) > 31", "a") == "1");
   CHECK(number_of("fn twice(x) = x * n\nconst n = 2\nconst a = twice(4)", "a") == "8");
-  const ir::Graph graph = resolve_text("const a = 2\nkernel k {\n const b = a * a\n param p = b + 1\n param q\n"
-                                       "out y : f32 = p * q\n}\n");
+  const ir::Graph graph = resolve_text(
+      "const a = 2\nkernel k {\n const b = a * a\n param p = b + 1\n param q\n"
+      "out y : f32 = p * q\n}\n");
   CHECK(graph.params[0].default_value == 5.0);
   CHECK_FALSE(graph.params[1].default_value);
 }
 
 TEST_CASE("functions are inlined, and their parameters hide nothing outside") {
-  const ir::Graph graph = resolve_text("fn f(amax, x) = select(amax > 0, x / amax, 0)\nfn g(x) = f(x, x)\n"
-                                       "kernel k {\n in x : f32\n out y : f32 = g(x * 2)\n}\n");
+  const ir::Graph graph = resolve_text(
+      "fn f(amax, x) = select(amax > 0, x / amax, 0)\nfn g(x) = f(x, x)\n"
+      "kernel k {\n in x : f32\n out y : f32 = g(x * 2)\n}\n");
   CHECK(ir::print(graph).find("select") != std::string::npos);
   CHECK(graph.nodes.back().where.text() == "g(x * 2)");
 }
@@ -131,8 +140,9 @@ TEST_CASE("dims take the number given, then the default") {
 }
 
 TEST_CASE("a dim that is none of the kernel's is refused, a dim of another kernel in the file is not") {
-  const std::string two = "kernel a {\n dim A\n in x : f32[A]\n out y : f32[A] = x\n}\n"
-                          "kernel b {\n dim B\n in x : f32[B]\n out y : f32[B] = x\n}\n";
+  const std::string two =
+      "kernel a {\n dim A\n in x : f32[A]\n out y : f32[A] = x\n}\n"
+      "kernel b {\n dim B\n in x : f32[B]\n out y : f32[B] = x\n}\n";
   ResolveOptions options;
   options.dims = {{"A", 4}, {"B", 5}};
   CHECK(check_text(two, options).all().empty());
@@ -143,7 +153,8 @@ TEST_CASE("a dim that is none of the kernel's is refused, a dim of another kerne
 }
 
 TEST_CASE("what is left out is marked, and only what may be") {
-  const std::string text = "kernel k {\n dim N\n in x : f32[N]\n in b : f32[N] = 1\n out y : f32[N] = x * b\n out z : f32[N] = b\n}\n";
+  const std::string text =
+      "kernel k {\n dim N\n in x : f32[N]\n in b : f32[N] = 1\n out y : f32[N] = x * b\n out z : f32[N] = b\n}\n";
   ResolveOptions options;
   options.left_out = {"b", "z"};
   const ir::Graph graph = resolve_text(text, options);
@@ -160,8 +171,9 @@ TEST_CASE("what is left out is marked, and only what may be") {
 }
 
 TEST_CASE("group clauses") {
-  const ir::Graph graph = resolve_text("kernel k {\n dim E\n dyn C\n group A by E\n group B by E counts i64 align 16\n"
-                                       "group D by E ends i32 slot 2*C\n group P = B align 32\n in x : f32[A]\n out y : f32[A] = x\n}\n");
+  const ir::Graph graph = resolve_text(
+      "kernel k {\n dim E\n dyn C\n group A by E\n group B by E counts i64 align 16\n"
+      "group D by E ends i32 slot 2*C\n group P = B align 32\n in x : f32[A]\n out y : f32[A] = x\n}\n");
   const auto& dims = graph.dims;
   CHECK(dims[2].sizes == ir::GroupSizes::ends);
   CHECK(dims[2].align == 1);
@@ -174,7 +186,8 @@ TEST_CASE("group clauses") {
 }
 
 TEST_CASE("a reduction over nothing is none") {
-  const ir::Graph graph = resolve_text("kernel k {\n dim N\n in x : f32[N]\n out s : f32[N] = sum(x)\n out a : f32[N] = amax(x)\n}\n");
+  const ir::Graph graph =
+      resolve_text("kernel k {\n dim N\n in x : f32[N]\n out s : f32[N] = sum(x)\n out a : f32[N] = amax(x)\n}\n");
   CHECK(graph.outputs[0].reduction == ir::Reduction::none);
   CHECK(graph.outputs[1].reduction == ir::Reduction::none);
   CHECK(graph.nodes[graph.outputs[1].value].op == ir::Op::abs);
@@ -197,9 +210,11 @@ TEST_CASE("which kernel of a file") {
 
 TEST_CASE("options of types") {
   const ir::Graph graph = resolve_text(
-      "kernel k {\n dim E, N\n group M by E\n group P = M align 128\n in x : f32[M, N]\n in a : f32[E]\n in s : i64[2]\n"
+      "kernel k {\n dim E, N\n group M by E\n group P = M align 128\n in x : f32[M, N]\n in a : f32[E]\n in s : "
+      "i64[2]\n"
       "out p : mxfp8(elem = e5m2, rule = even, layout = blocked_128x4, along = P, nonfinite = te)[P, N] = x\n"
-      "out q : nvfp4(amax = a, seed = s)[M, N] = x\n out r : fp8_1x128(rule = deepgemm, layout = columns_tma)[M, N] = x\n"
+      "out q : nvfp4(amax = a, seed = s)[M, N] = x\n out r : fp8_1x128(rule = deepgemm, layout = columns_tma)[M, N] = "
+      "x\n"
       "out t : mxfp8(along = N)[M, N] = x\n}\n");
   const ir::TensorType& p = graph.outputs[0].tensor.type;
   CHECK(p.element == Storage::e5m2);

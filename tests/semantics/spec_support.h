@@ -1,14 +1,13 @@
 // Specs for tests: from texts, from the examples beside the tests, and from specs/.
 #pragma once
 
+#include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
-
-#include <fmt/format.h>
 
 #include "compiler/parser/program.h"
 #include "compiler/semantics/resolve.h"
@@ -52,9 +51,9 @@ inline Diagnostics check_text(const std::string& text, const ResolveOptions& opt
 
 // The example specs: paths in the checkout.
 inline std::vector<std::string> example_paths() {
-  return {"specs/grouped_gemm.epi",        "specs/grouped_gemm_swiglu.epi",  "specs/moe_fc1_swiglu.epi",
-          "specs/moe_fc1_swiglu_bf16.epi", "specs/dense_gemm_residual.epi",  "specs/gpt_oss_fc1.epi",
-          "specs/four_outputs.epi",        "specs/two_values.epi",           "tests/semantics/language_examples.epi"};
+  return {"specs/grouped_gemm.epi",        "specs/grouped_gemm_swiglu.epi", "specs/moe_fc1_swiglu.epi",
+          "specs/moe_fc1_swiglu_bf16.epi", "specs/dense_gemm_residual.epi", "specs/gpt_oss_fc1.epi",
+          "specs/four_outputs.epi",        "specs/two_values.epi",          "tests/semantics/language_examples.epi"};
 }
 
 inline Program load_example(const std::string& path, Diagnostics& diagnostics) {

@@ -1,3 +1,4 @@
+// The entries of the fake driver, by the groups of runtime/driver_api.def.
 #include "tests/support/fake_driver.h"
 
 #include <algorithm>

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "compiler/interpreter/host_tensor.h"
 #include "base/numbers.h"
+#include "compiler/interpreter/host_tensor.h"
 
 namespace epifuse::test {
 

@@ -1,3 +1,4 @@
+// The shared device of the GPU tests, compiling for it, and tests in a process of their own.
 #include "tests/gpu/support/gpu.h"
 
 #include <cstdio>

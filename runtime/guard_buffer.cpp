@@ -1,20 +1,27 @@
-#include "tests/gpu/support/guard_buffer.h"
+// Memory with a guard page: more addresses are reserved than get memory.
+#include "runtime/guard_buffer.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/ensure.h"
 #include "runtime/stream.h"
 
-namespace epifuse::test {
+namespace epifuse::runtime {
 
 using cuda::Code;
 
-Result<GuardBuffer> GuardBuffer::allocate(const runtime::DevicePtr& device, size_t bytes, size_t alignment) {
+namespace {
+constexpr unsigned char untouched = 0xff;
+}
+
+Result<GuardBuffer> GuardBuffer::allocate(const DevicePtr& device, size_t bytes, size_t alignment) {
   GuardBuffer buffer;
   buffer.device_ = device;
   if (bytes == 0) return buffer;
-  const runtime::DriverApi& driver = device->driver();
-  const runtime::CurrentContext scope(*device);
+  const DriverApi& driver = device->driver();
+  const CurrentContext scope(*device);
   cuda::AllocationProperties properties{};
   properties.type = cuda::AllocationType::pinned;
   properties.location = {cuda::LocationType::device, device->info().ordinal};
@@ -33,10 +40,12 @@ Result<GuardBuffer> GuardBuffer::allocate(const runtime::DevicePtr& device, size
   }
   const cuda::AccessDescription access = {properties.location, cuda::AccessFlags::read_write};
   if (code == Code::success) code = driver.mem_set_access(buffer.reserved_, buffer.mapped_bytes_, &access, 1);
-  if (code != Code::success) return runtime::driver_error(driver, code, "allocating memory with a guard page");
+  if (code != Code::success) return driver_error(driver, code, "allocating memory with a guard page");
   buffer.bytes_ = bytes;
   buffer.pointer_ = (buffer.reserved_ + buffer.mapped_bytes_ - bytes) / alignment * alignment;
-  if (Status filled = buffer.fill(0xff, nullptr); !filled) return filled.error();
+  code = driver.memset_d8_async(buffer.reserved_, untouched, buffer.mapped_bytes_, nullptr);
+  if (code != Code::success) return driver_error(driver, code, "filling a guarded buffer");
+  if (Status filled = synchronize(*device, nullptr, "filling a guarded buffer"); !filled) return filled.error();
   return buffer;
 }
 
@@ -51,8 +60,8 @@ GuardBuffer::GuardBuffer(GuardBuffer&& other) noexcept
 
 GuardBuffer::~GuardBuffer() {
   if (reserved_bytes_ == 0) return;
-  const runtime::DriverApi& driver = device_->driver();
-  const runtime::CurrentContext scope(*device_);
+  const DriverApi& driver = device_->driver();
+  const CurrentContext scope(*device_);
   if (mapped_bytes_ != 0) (void)driver.mem_unmap(reserved_, mapped_bytes_);
   if (memory_ != 0) (void)driver.mem_release(memory_);
   (void)driver.mem_address_free(reserved_, reserved_bytes_);
@@ -60,28 +69,47 @@ GuardBuffer::~GuardBuffer() {
 
 Status GuardBuffer::fill(unsigned char value, cuda::Stream stream) {
   if (bytes_ == 0) return {};
-  const runtime::CurrentContext scope(*device_);
+  const CurrentContext scope(*device_);
   const Code code = device_->driver().memset_d8_async(pointer_, value, bytes_, stream);
-  if (code != Code::success) return runtime::driver_error(device_->driver(), code, "filling a guarded buffer");
-  return runtime::synchronize(*device_, stream, "filling a guarded buffer");
+  if (code != Code::success) return driver_error(device_->driver(), code, "filling a guarded buffer");
+  return synchronize(*device_, stream, "filling a guarded buffer");
 }
 
 Status GuardBuffer::upload(std::span<const std::byte> from, cuda::Stream stream) {
   EPIFUSE_ENSURE(from.size() <= bytes_, "upload past the end of a buffer");
   if (from.empty()) return {};
-  const runtime::CurrentContext scope(*device_);
+  const CurrentContext scope(*device_);
   const Code code = device_->driver().memcpy_htod_async(pointer_, from.data(), from.size(), stream);
-  if (code != Code::success) return runtime::driver_error(device_->driver(), code, "copying to a guarded buffer");
-  return runtime::synchronize(*device_, stream, "copying to a guarded buffer");
+  if (code != Code::success) return driver_error(device_->driver(), code, "copying to a guarded buffer");
+  return synchronize(*device_, stream, "copying to a guarded buffer");
 }
 
 Status GuardBuffer::download(std::span<std::byte> to, cuda::Stream stream) const {
   EPIFUSE_ENSURE(to.size() <= bytes_, "download past the end of a buffer");
   if (to.empty()) return {};
-  const runtime::CurrentContext scope(*device_);
+  const CurrentContext scope(*device_);
   const Code code = device_->driver().memcpy_dtoh_async(to.data(), pointer_, to.size(), stream);
-  if (code != Code::success) return runtime::driver_error(device_->driver(), code, "copying from a guarded buffer");
-  return runtime::synchronize(*device_, stream, "copying from a guarded buffer");
+  if (code != Code::success) return driver_error(device_->driver(), code, "copying from a guarded buffer");
+  return synchronize(*device_, stream, "copying from a guarded buffer");
 }
 
-}  // namespace epifuse::test
+Result<size_t> GuardBuffer::bytes_touched_around(cuda::Stream stream) const {
+  size_t touched = 0;
+  const CurrentContext scope(*device_);
+  const auto count = [&](cuda::DevicePointer from, size_t bytes) -> Status {
+    std::vector<unsigned char> copy(bytes);
+    if (bytes == 0) return {};
+    const Code code = device_->driver().memcpy_dtoh_async(copy.data(), from, bytes, stream);
+    if (code != Code::success) return driver_error(device_->driver(), code, "reading around a guarded buffer");
+    if (Status done = synchronize(*device_, stream, "reading around a guarded buffer"); !done) return done;
+    touched += bytes - static_cast<size_t>(std::count(copy.begin(), copy.end(), untouched));
+    return {};
+  };
+  if (bytes_ == 0) return touched;
+  if (Status before = count(reserved_, pointer_ - reserved_); !before) return before.error();
+  const cuda::DevicePointer end = pointer_ + bytes_;
+  if (Status behind = count(end, reserved_ + mapped_bytes_ - end); !behind) return behind.error();
+  return touched;
+}
+
+}  // namespace epifuse::runtime

@@ -1,0 +1,50 @@
+// A loaded kernel with buffers of its own on the GPU: what run.cpp and verify.cpp share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/interpreter/host_tensor.h"
+#include "compiler/interpreter/problem.h"
+#include "jit/engine.h"
+#include "runtime/guard_buffer.h"
+#include "runtime/stream.h"
+
+namespace epifuse::jit {
+
+class DeviceCall {
+ public:
+  // Takes a buffer for every tensor of the recipe from `buffers` (uploaded) or `outputs` (its shape); each ends at an
+  // unmapped page. The workspace, if any, holds zeros.
+  static Result<DeviceCall> make(const LoadedKernel& kernel, const interpreter::Buffers& buffers,
+                                 const interpreter::Buffers& outputs, const interpreter::Params& params);
+
+  // What the outputs hold before a launch: every byte, or what `before` has for it.
+  Status fill_outputs(uint8_t byte, const interpreter::Buffers& before);
+  // Launches and waits. The group sizes are checked first.
+  Status launch(int sm_margin);
+  Status download(interpreter::Buffers& outputs) const;
+
+  // What was written that must not be, one line each: memory around the buffers, and inputs.
+  Result<std::vector<std::string>> misplaced_writes(const interpreter::Buffers& buffers) const;
+
+ private:
+  struct Tensor {
+    std::string name;
+    bool is_output;
+    runtime::GuardBuffer memory;
+  };
+  DeviceCall(runtime::BoundCall call, std::vector<Tensor> tensors, std::vector<runtime::GuardBuffer> workspace,
+             runtime::OwnedStream stream)
+      : tensors_(std::move(tensors)),
+        workspace_(std::move(workspace)),
+        stream_(std::move(stream)),
+        call_(std::move(call)) {}
+
+  std::vector<Tensor> tensors_;
+  std::vector<runtime::GuardBuffer> workspace_;  // one or none
+  runtime::OwnedStream stream_;
+  runtime::BoundCall call_;
+};
+
+}  // namespace epifuse::jit

@@ -1,0 +1,83 @@
+// Kernels for the tests of lowering and emission: from a text to a graph, and through the passes to plans.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/target.h"
+#include "compiler/lowering/pipeline.h"
+#include "tests/semantics/spec_support.h"
+
+namespace epifuse::test {
+
+// The passes over the graph of a text, without what comes behind them.
+inline ir::Graph simplified(ir::Graph graph) {
+  for (const lowering::Pass& pass : lowering::passes()) graph = pass.run(std::move(graph));
+  return graph;
+}
+
+struct LoweredText {
+  lowering::Lowered lowered;
+  Diagnostics diagnostics;
+
+  // The first plan, or that of a schedule.
+  const lowering::KernelPlan& plan(std::string_view schedule = "") const {
+    INFO(diagnostics.print());
+    REQUIRE(!lowered.plans.empty());
+    for (const lowering::KernelPlan& plan : lowered.plans)
+      if (schedule.empty() || lowering::schedule_name(plan.schedule) == schedule) return plan;
+    FAIL("no plan " << schedule);
+    return lowered.plans.front();
+  }
+};
+
+inline LoweredText lower_graph(const ir::Graph& graph, std::string_view schedule = "") {
+  LoweredText result;
+  result.lowered = lowering::lower(graph, Target{}, schedule, result.diagnostics);
+  return result;
+}
+
+inline LoweredText lower_text(const std::string& text, std::string_view schedule = "",
+                              std::set<std::string> left_out = {}) {
+  INFO(text);
+  ResolveOptions options;
+  options.left_out = std::move(left_out);
+  return lower_graph(resolve_text(text, options), schedule);
+}
+
+// The example specs that this compiler must lower: specs/*.epi, each with one kernel and default dims.
+inline std::vector<std::string> spec_paths() {
+  std::vector<std::string> paths;
+  for (const std::string& path : example_paths())
+    if (path.starts_with("specs/")) paths.push_back(path);
+  return paths;
+}
+
+inline LoweredText lower_spec(const std::string& path, std::string_view schedule = "") {
+  Diagnostics diagnostics;
+  const Program program = load_example(path, diagnostics);
+  ResolveOptions options;
+  options.require_bound = true;
+  const std::optional<ir::Graph> graph = resolve(program, "", options, diagnostics);
+  INFO(path << "\n" << diagnostics.print());
+  REQUIRE(graph);
+  return lower_graph(*graph, schedule);
+}
+
+// A kernel over ragged rows: `body` goes on behind the operands; the GEMM's columns are N.
+inline std::string ragged_spec(const std::string& body, const std::string& dims = "E = 3, K = 64, N = 128",
+                               const std::string& group = "group M by E") {
+  return "kernel test {\n  dim " + dims + "\n  " + group + "\n  in x : bf16[M, K]\n  in w : bf16[E, N, K]\n" + body +
+         "\n}\n";
+}
+
+// … and one whose columns are the two halves of 2*I.
+inline std::string halved_spec(const std::string& body, const std::string& dims = "E = 3, K = 64, I = 128",
+                               const std::string& group = "group M by E") {
+  return "kernel test {\n  dim " + dims + "\n  " + group + "\n  in x : bf16[M, K]\n  in w : bf16[E, 2*I, K]\n" + body +
+         "\n}\n";
+}
+
+}  // namespace epifuse::test

@@ -1,0 +1,60 @@
+// verify: whether a kernel computes on this machine's GPU what its spec says.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "jit/verify.h"
+#include "tools/commands.h"
+#include "tools/compile_kernel.h"
+#include "tools/find_gpu.h"
+#include "tools/kernel_inputs.h"
+#include "tools/spec_file.h"
+
+namespace epifuse::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace
+
+Report verify(const CommandLine& line, Surroundings& world) {
+  Diagnostics diagnostics;
+  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
+  if (!program) return failure(program.error());
+  const Result<std::optional<KernelInputs>> inputs = gather_inputs(*program, line, world, diagnostics);
+  if (!inputs) return failure(inputs.error());
+  if (!*inputs) return failure(std::move(diagnostics));
+  const Result<Gpu> gpu = find_gpu();
+  if (!gpu)
+    return failure(ExitCode::machine,
+                   fmt::format("verify compares a GPU with the interpreter and needs one: {}", gpu.error().message));
+
+  const std::unique_ptr<jit::Engine> engine = make_engine(world, true);
+  CompilerOptions options = compiler_options(line);
+  options.dims = (*inputs)->dims;
+  options.target = gpu->target;
+  const auto compiled = engine->compile(*program, line.kernel, options, diagnostics);
+  if (!compiled) return failure(compiled.error());
+  if (!*compiled) return failure(std::move(diagnostics));
+
+  jit::VerifyOptions verify_options;
+  verify_options.inputs = (*inputs)->data;
+  verify_options.params = line.params;
+  const Result<jit::VerifyReport> verified = jit::verify(*engine, **compiled, verify_options, gpu->device);
+  if (!verified) return failure(verified.error());
+
+  Report report;
+  report.code = verified->ok ? ExitCode::good : ExitCode::wrong;
+  report.text = fmt::format("{} for {} ({}) on {}\n{}", (*inputs)->graph.name, gpu->target.name,
+                            (**compiled)->schedule(), gpu->device->info().name, verified->print());
+  if (!verified->ok) report.error = fmt::format("{} is wrong on this GPU", (*inputs)->graph.name);
+  Json fields = {{"kernel", (*inputs)->graph.name},
+                 {"device_name", gpu->device->info().name},
+                 {"seed", line.seed},
+                 {"compile", Json::parse(kernel_json(***compiled))}};
+  fields["verdict"] = Json::parse(verified->to_json());
+  report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
+  report.diagnostics = std::move(diagnostics);
+  return report;
+}
+
+}  // namespace epifuse::tools
