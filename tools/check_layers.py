@@ -96,6 +96,11 @@ def opens_with_comment(path, text):
     return first.startswith(starts)
 
 
+def has_header(root, path):
+    """A source with a header of its own name has its purpose there."""
+    return path.endswith(".cpp") and os.path.exists(os.path.join(root, path[: -len("cpp")] + "h"))
+
+
 def check_host_include(root, path, target):
     """What is wrong with a quoted include of host code, or None."""
     if target.startswith("."):
@@ -180,7 +185,7 @@ def check(root):
             length = text.count("\n")
             if length > LONGEST_FILE:
                 found.append((length, f"{length} lines; the longest allowed file has {LONGEST_FILE}"))
-            if not opens_with_comment(path, text):
+            if not opens_with_comment(path, text) and not has_header(root, path):
                 found.append((1, "a file opens with a comment of its purpose"))
         if path.startswith("templates/") and path.endswith(DEVICE) or path.endswith(HOST) and folder_in(MAY_INCLUDE, path):
             found += check_includes(root, path, text)

@@ -252,9 +252,7 @@ std::variant<CommandLine, ShowText, UsageError> parse_command_line(int argc, con
   try {
     parser.app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    const CLI::App* at = &parser.app;
-    while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
-    return ShowText{at->help()};
+    return ShowText{parser.app.help()};  // of the command that was named
   } catch (const CLI::ParseError& error) {
     if (parser.version) return ShowText{"", true};
     return UsageError{parser.command(), error.what(), json};

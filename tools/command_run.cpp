@@ -171,7 +171,7 @@ Result<std::optional<Gpu>> choose_device(DeviceChoice choice) {
   Result<Gpu> gpu = find_gpu();
   if (gpu) return {*std::move(gpu)};
   if (choice == DeviceChoice::gpu) return gpu.error();
-  note(fmt::format("running on the interpreter, because there is no usable GPU ({})", gpu.error().message));
+  note(fmt::format("no usable GPU, so the interpreter runs it: {}", gpu.error().message));
   return {std::nullopt};
 }
 

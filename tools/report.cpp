@@ -39,6 +39,22 @@ Json diagnostic_json(const Diagnostic& diagnostic) {
   return row;
 }
 
+// All mistakes of a spec, unless someone took another file for one: then the first of them say so.
+constexpr size_t most_printed = 100;
+
+std::string diagnostics_text(const Diagnostics& diagnostics) {
+  if (diagnostics.all().size() <= most_printed) return diagnostics.print();
+  Diagnostics first;
+  for (size_t i = 0; i < most_printed; ++i) {
+    const Diagnostic& diagnostic = diagnostics.all()[i];
+    if (diagnostic.severity == Severity::error)
+      first.error(diagnostic.where, diagnostic.message, diagnostic.hint);
+    else
+      first.warning(diagnostic.where, diagnostic.message, diagnostic.hint);
+  }
+  return fmt::format("{}and {} more\n", first.print(), diagnostics.all().size() - most_printed);
+}
+
 std::string json_text(const Report& report, std::string_view command) {
   Json document = {{"command", command}, {"ok", report.code == ExitCode::good}, {"exit_code", int(report.code)}};
   if (report.code != ExitCode::good) {
@@ -85,8 +101,7 @@ void note(std::string_view text) { fmt::print(stderr, "epifuse: {}\n", text); }
 
 ExitCode print(const Report& report, std::string_view command, bool json) {
   if (!json) {
-    const std::string mistakes = report.diagnostics.print();
-    if (!mistakes.empty()) fmt::print(stderr, "{}{}", mistakes, mistakes.back() == '\n' ? "" : "\n");
+    fmt::print(stderr, "{}", diagnostics_text(report.diagnostics));
     if (!report.error.empty()) fmt::print(stderr, "epifuse: error: {}\n", report.error);
   }
   const std::string text = json ? json_text(report, command) : report.text;

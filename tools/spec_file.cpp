@@ -1,5 +1,7 @@
 #include "tools/spec_file.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace epifuse::tools {
@@ -8,6 +10,10 @@ namespace {
 // A spec is written by a person or a small script. What is larger was named by mistake, and its mistakes, one a line,
 // would fill the memory.
 constexpr uint64_t largest_spec = uint64_t{4} << 20;
+
+bool is_binary(char c) {
+  return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t';
+}
 
 // The disk, with the checks that tell a spec from some other file before the parser sees it.
 class SpecFiles : public SpecSource {
@@ -21,8 +27,8 @@ class SpecFiles : public SpecSource {
       if (!head) return user_error(head.error().message);
       if (head->size() > largest_spec)
         return user_error(fmt::format("'{}' is no spec: it is larger than {} MiB", path, largest_spec >> 20));
-      if (head->find('\0') != std::string::npos)
-        return user_error(fmt::format("'{}' is no spec: it holds zero bytes, so it is not a text", path));
+      if (std::any_of(head->begin(), head->end(), is_binary))
+        return user_error(fmt::format("'{}' is no spec: it holds control characters, so it is not a text", path));
     }
     Result<std::optional<std::string>> text = files_.read(path);
     if (!text) return user_error(text.error().message);

@@ -1,7 +1,7 @@
 // Tensor maps on the hardware: what a box brings for pitched, permuted and element-strided views, beyond the edges, and
 // that a map of nothing can be prefetched.
-#include "tests/gpu/support/gpu.h"
 #include "runtime/guard_buffer.h"
+#include "tests/gpu/support/gpu.h"
 
 using namespace epifuse;
 using namespace epifuse::test;

@@ -1,8 +1,10 @@
-// Engines for tests: on a disk in memory or a scratch directory, with a fake toolchain.
+// Engines for tests: a fake toolchain, any disk, and a small spec.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "jit/engine.h"
 #include "tests/support/catch.h"
@@ -11,7 +13,7 @@
 
 namespace epifuse::test {
 
-// Small, and still with four outputs of three kinds.
+// Small, and still with outputs of two kinds and several plans.
 inline constexpr auto small_spec = R"(
 kernel small {
   dim   E = 2, K = 64, N = 64
@@ -27,22 +29,69 @@ kernel small {
 )";
 
 inline Program program_of(const std::string& text, Diagnostics& diagnostics) {
-  MemorySource nothing({});
-  return load_program("small.epi", text, nothing, diagnostics);
+  MemorySource no_files({});
+  return load_program("small.epi", text, no_files, diagnostics);
 }
 
-// One engine and its toolchain. Several may share a disk.
-struct TestEngine {
-  explicit TestEngine(FileSystem& disk, EngineOptionsChange change = {}) {
+struct LoggedLine {
+  LogLevel level;
+  std::string text;
+};
+
+// One process: an engine with a cache in `directory` of a disk that it may share with others.
+class TestEngine {
+ public:
+  explicit TestEngine(FileSystem& disk, const std::string& directory = "/cache",
+                      const std::function<void(jit::EngineOptions&)>& change = nullptr)
+      : toolchain(std::make_shared<FakeToolchain>()) {
     jit::EngineOptions options;
-    options.settings.cache_directory = "/cache";
+    options.settings.cache_directory = directory;
     options.log = [this](LogLevel level, std::string_view text) {
-      const std::lock_guard<std::mutex> guard(mutex);
-      lines.push_back({level, std::string(text)});
+      const std::lock_guard<std::mutex> guard(mutex_);
+      lines_.push_back({level, std::string(text)});
     };
     if (change) change(options);
-    engine = std::make_unique<jit::Engine>(std::move(options), toolchain, disk);
+    engine_ = std::make_unique<jit::Engine>(std::move(options), toolchain, disk);
   }
+
+  const std::shared_ptr<FakeToolchain> toolchain;
+  jit::Engine& operator*() { return *engine_; }
+  jit::Engine* operator->() { return engine_.get(); }
+
+  // A compile that must go well.
+  jit::CompiledKernelPtr compile(const std::string& text = small_spec, const CompilerOptions& options = {}) {
+    Diagnostics diagnostics;
+    const Program program = program_of(text, diagnostics);
+    auto compiled = engine_->compile(program, "", options, diagnostics);
+    INFO(diagnostics.print());
+    INFO((compiled ? std::string() : compiled.error().message));
+    REQUIRE(compiled);
+    REQUIRE(*compiled);
+    return **compiled;
+  }
+  // A compile that must fail, by its error and not by the spec.
+  Error compile_error() {
+    Diagnostics diagnostics;
+    const Program program = program_of(small_spec, diagnostics);
+    auto compiled = engine_->compile(program, "", {}, diagnostics);
+    REQUIRE_FALSE(compiled);
+    return compiled.error();
+  }
+
+  std::vector<std::string> lines(LogLevel level) const {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    std::vector<std::string> texts;
+    for (const LoggedLine& line : lines_)
+      if (line.level == level) texts.push_back(line.text);
+    return texts;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<LoggedLine> lines_;
+  std::unique_ptr<jit::Engine> engine_;
 };
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace epifuse::test

@@ -72,7 +72,7 @@ TEST_CASE("our declarations agree with <cuda.h>") {
   CHECK(same(cuda::CaptureMode::relaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
 
   CHECK(sizeof(cuda::TensorMap) == sizeof(CUtensorMap));
-  CHECK(alignof(cuda::TensorMap) >= alignof(CUtensorMap));
+  CHECK(alignof(CUtensorMap) % alignof(cuda::TensorMap) == 0);
   CHECK(same(cuda::TensorMapDataType::uint8, CU_TENSOR_MAP_DATA_TYPE_UINT8));
   CHECK(same(cuda::TensorMapDataType::float16, CU_TENSOR_MAP_DATA_TYPE_FLOAT16));
   CHECK(same(cuda::TensorMapDataType::float32, CU_TENSOR_MAP_DATA_TYPE_FLOAT32));

@@ -1,0 +1,380 @@
+// The C interface over Engine and runtime: conversions and error codes, no decisions.
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <mutex>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "base/ensure.h"
+#include "base/version.h"
+#include "compiler/toolchain/nvrtc_toolchain.h"
+#include "jit/engine.h"
+#include "jit/epifuse.h"
+
+using namespace epifuse;
+
+// A driver and the devices that were opened with it.
+struct epifuse_engine {
+  std::shared_ptr<jit::Engine> engine;
+  std::mutex mutex;
+  runtime::Driver driver;
+  std::map<int, runtime::DevicePtr> devices;
+};
+
+struct epifuse_kernel {
+  jit::CompiledKernelPtr compiled;
+  runtime::ModulePtr module;  // null: loaded onto no GPU
+  std::string info;
+  struct Buffer {
+    std::string name, storage;
+    std::vector<std::string> extents;
+    std::vector<const char*> extent_texts;
+  };
+  std::vector<Buffer> buffers;  // as in the recipe
+};
+
+struct epifuse_call {
+  runtime::BoundCall bound;
+};
+
+namespace {
+
+thread_local std::string last_error;
+
+epifuse_status fail_with(epifuse_status status, std::string_view message) {
+  last_error = message;
+  return status;
+}
+
+epifuse_status fail_with(const Error& error) {
+  switch (error.kind) {
+    case ErrorKind::user: return fail_with(EPIFUSE_ERROR_USER, error.message);
+    case ErrorKind::environment: return fail_with(EPIFUSE_ERROR_MACHINE, error.message);
+    case ErrorKind::wrong: break;
+  }
+  return fail_with(EPIFUSE_ERROR_WRONG, error.message);
+}
+
+epifuse_status usage(std::string_view message) { return fail_with(EPIFUSE_ERROR_USAGE, message); }
+
+epifuse_status done(const Status& status) { return status ? EPIFUSE_OK : fail_with(status.error()); }
+
+// Nothing is thrown across the interface.
+template <class F>
+epifuse_status guarded(F body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return fail_with(EPIFUSE_ERROR_MACHINE, "no host memory is left");
+  } catch (const std::exception& failure) {
+    return fail_with(EPIFUSE_ERROR_BUG, fmt::format("a bug of Epifuse: {}", failure.what()));
+  } catch (...) {
+    return fail_with(EPIFUSE_ERROR_BUG, "a bug of Epifuse: an unknown exception");
+  }
+}
+
+// A struct of the caller as ours: fields that it does not have are 0.
+template <class T>
+std::optional<T> take(const T* given) {
+  T ours{};
+  if (!given || given->size < sizeof(size_t)) return std::nullopt;
+  std::memcpy(&ours, given, std::min(given->size, sizeof(T)));
+  return ours;
+}
+
+std::string text_of(const char* text) { return text ? text : ""; }
+
+LogSink callback_log(const epifuse_engine_options& options) {
+  return [log = options.log, data = options.log_data](LogLevel level, std::string_view text) {
+    log(static_cast<int32_t>(level), std::string(text).c_str(), data);
+  };
+}
+
+Result<runtime::DevicePtr> open_device(epifuse_engine& engine, int ordinal) {
+  const std::lock_guard<std::mutex> guard(engine.mutex);
+  if (!engine.driver) {
+    Result<runtime::Driver> driver = runtime::load_driver();
+    if (!driver) return driver.error();
+    engine.driver = *std::move(driver);
+  }
+  if (ordinal == EPIFUSE_DEVICE_CURRENT) {
+    const Result<int> current = runtime::current_device(*engine.driver);
+    if (!current) return current.error();
+    ordinal = *current;
+  }
+  runtime::DevicePtr& device = engine.devices[ordinal];
+  if (!device) {
+    Result<runtime::DevicePtr> opened = runtime::Device::open(engine.driver, ordinal);
+    if (!opened) return opened.error();
+    device = *std::move(opened);
+  }
+  return device;
+}
+
+std::string info_json(const jit::CompiledKernel& kernel, int toolchain_calls) {
+  nlohmann::ordered_json json = {{"kernel", kernel.image.recipe.kernel},
+                                 {"target", kernel.image.recipe.target},
+                                 {"key", kernel.key},
+                                 {"compiled", kernel.from == jit::From::toolchain},
+                                 {"from", jit::from_name(kernel.from)},
+                                 {"toolchain_calls", toolchain_calls},
+                                 {"ms", kernel.milliseconds}};
+  json["dims"] = nlohmann::ordered_json::object();
+  for (const runtime::NamedInteger& dim : kernel.dims()) json["dims"][dim.name] = dim.value;
+  json["schedule"] = kernel.schedule();
+  json["registers"] = kernel.image.registers;
+  json["spill_bytes"] = kernel.image.spill_bytes;
+  json["wgmma_serialized"] = kernel.image.wgmma_serialized;
+  json["refused"] = nlohmann::ordered_json::array();
+  for (const jit::RefusedPlan& plan : kernel.refused) {
+    json["refused"].push_back({{"schedule", plan.schedule}, {"reason", plan.reason}});
+  }
+  json["warnings"] = kernel.image.warnings;
+  return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+void list_buffers(epifuse_kernel& kernel) {
+  for (const RecipeTensor& tensor : kernel.compiled->image.recipe.tensors) {
+    epifuse_kernel::Buffer buffer{tensor.name, std::string(storage_name(tensor.storage)), {}, {}};
+    for (const IntExpr& extent : tensor.extents) buffer.extents.push_back(extent.text());
+    kernel.buffers.push_back(std::move(buffer));
+  }
+  // After the last move: short strings move with their owner.
+  for (epifuse_kernel::Buffer& buffer : kernel.buffers)
+    for (const std::string& extent : buffer.extents) buffer.extent_texts.push_back(extent.c_str());
+}
+
+const char* role_name(TensorRole role) {
+  switch (role) {
+    case TensorRole::input: return "input";
+    case TensorRole::output: return "output";
+    case TensorRole::group_sizes: break;
+  }
+  return "group_sizes";
+}
+
+epifuse_status load_kernel(epifuse_engine& engine, const epifuse_kernel_options& options, epifuse_kernel** made) {
+  if (!options.spec_path && !options.spec_text) return usage("epifuse_kernel_load: neither spec_path nor spec_text");
+  if ((options.dim_count && !options.dims) || (options.left_out_count && !options.left_out)) {
+    return usage("epifuse_kernel_load: an array is NULL");
+  }
+  CompilerOptions compiler;
+  for (size_t i = 0; i < options.dim_count; ++i) {
+    if (!options.dims[i].name) return usage("epifuse_kernel_load: a dim without a name");
+    compiler.dims[options.dims[i].name] = options.dims[i].value;
+  }
+  for (size_t i = 0; i < options.left_out_count; ++i) compiler.left_out.insert(text_of(options.left_out[i]));
+  compiler.schedule = text_of(options.schedule);
+
+  runtime::DevicePtr device;
+  if (options.device != EPIFUSE_DEVICE_NONE) {
+    Result<runtime::DevicePtr> opened = open_device(engine, options.device);
+    if (!opened) return fail_with(opened.error());
+    device = *std::move(opened);
+  }
+  if (options.target || device) {
+    const Result<Target> target = options.target ? parse_target(options.target) : runtime::target_of(device->info());
+    if (!target) return fail_with(target.error());
+    compiler.target = *target;
+  }
+
+  DiskSource files(real_file_system());
+  Diagnostics diagnostics;
+  std::optional<Program> program;
+  if (options.spec_text) {
+    program = load_program(options.spec_path ? options.spec_path : "<text>", options.spec_text, files, diagnostics);
+  } else {
+    Result<Program> read = load_program(options.spec_path, files, diagnostics);
+    if (!read) return fail_with(read.error());
+    program = *std::move(read);
+  }
+  const int calls_before = engine.engine->toolchain_calls();
+  auto compiled = engine.engine->compile(*program, text_of(options.kernel), compiler, diagnostics);
+  if (!compiled) return fail_with(compiled.error());
+  if (!*compiled) return fail_with(EPIFUSE_ERROR_USER, diagnostics.print());
+
+  auto kernel = std::make_unique<epifuse_kernel>();
+  kernel->compiled = **compiled;
+  kernel->info = info_json(*kernel->compiled, engine.engine->toolchain_calls() - calls_before);
+  list_buffers(*kernel);
+  if (device) {
+    Result<jit::LoadedKernel> loaded = engine.engine->load(kernel->compiled, device);
+    if (!loaded) return fail_with(loaded.error());
+    kernel->module = loaded->module;
+  }
+  *made = kernel.release();
+  return EPIFUSE_OK;
+}
+
+// The caller's arguments as the runtime's; a usage error's text when they make no sense.
+std::optional<std::string> convert(const epifuse_kernel& kernel, const epifuse_arguments& given,
+                                   runtime::Arguments& into) {
+  if ((given.tensor_count && !given.tensors) || (given.param_count && !given.params)) return "an array is NULL";
+  const auto* bytes = reinterpret_cast<const char*>(given.tensors);
+  const size_t distance = given.tensor_count ? given.tensors->size : 0;
+  for (size_t i = 0; i < given.tensor_count; ++i) {
+    const auto tensor = take(reinterpret_cast<const epifuse_tensor*>(bytes + i * distance));
+    if (!tensor || distance < sizeof(size_t)) return fmt::format("tensor {} does not start with its size", i);
+    if (!tensor->name) return fmt::format("tensor {} has no name", i);
+    if (tensor->rank < 0 || (tensor->rank > 0 && !tensor->extents)) {
+      return fmt::format("tensor '{}' has a rank of {} and {} extents", tensor->name, tensor->rank,
+                         tensor->extents ? "some" : "no");
+    }
+    runtime::TensorArgument argument;
+    argument.name = tensor->name;
+    argument.pointer = reinterpret_cast<cuda::DevicePointer>(tensor->pointer);
+    argument.extents.assign(tensor->extents, tensor->extents + tensor->rank);
+    if (tensor->strides) argument.strides.assign(tensor->strides, tensor->strides + tensor->rank);
+    if (tensor->storage) {
+      argument.storage = parse_storage(tensor->storage);
+      if (!argument.storage) return fmt::format("tensor '{}': no storage is called '{}'", tensor->name, tensor->storage);
+    }
+    into.tensors.push_back(std::move(argument));
+  }
+  for (size_t i = 0; i < given.param_count; ++i) {
+    if (!given.params[i].name) return fmt::format("param {} has no name", i);
+    into.params.push_back({given.params[i].name, given.params[i].value});
+  }
+  into.dims = kernel.compiled->dims();
+  into.workspace = {reinterpret_cast<cuda::DevicePointer>(given.workspace), given.workspace_bytes};
+  return std::nullopt;
+}
+
+// Runs `body(arguments)` for a kernel that is on a GPU.
+template <class F>
+epifuse_status with_arguments(const char* function, const epifuse_kernel* kernel, const epifuse_arguments* arguments,
+                              const void* result, F body) {
+  const auto given = take(arguments);
+  if (!kernel || !given || !result) {
+    return usage(fmt::format("{}: a pointer is NULL, or a struct does not start with its size", function));
+  }
+  if (!kernel->module) return usage(fmt::format("{}: the kernel was loaded onto no GPU", function));
+  runtime::Arguments converted;
+  if (const auto wrong = convert(*kernel, *given, converted)) return usage(fmt::format("{}: {}", function, *wrong));
+  return body(converted);
+}
+
+}  // namespace
+
+const char* epifuse_version(void) {
+  static const std::string text(version);
+  return text.c_str();
+}
+
+const char* epifuse_last_error(void) { return last_error.c_str(); }
+
+epifuse_status epifuse_engine_create(const epifuse_engine_options* options, epifuse_engine** engine) {
+  return guarded([&]() -> epifuse_status {
+    if (!engine) return usage("epifuse_engine_create: engine is NULL");
+    const auto given = options ? take(options) : epifuse_engine_options{};
+    if (!given) return usage("epifuse_engine_create: the options do not start with their size");
+    Result<Settings> settings = read_settings();
+    if (!settings) return fail_with(settings.error());
+    if (given->cache_directory) {
+      settings->cache_directory = given->cache_directory;
+      settings->cache_wanted = !settings->cache_directory.empty();
+    }
+    jit::EngineOptions engine_options;
+    engine_options.log = given->log ? callback_log(*given) : stderr_log(settings->log);
+    engine_options.settings = *settings;
+    auto made = std::make_unique<epifuse_engine>();
+    made->engine = std::make_shared<jit::Engine>(
+        std::move(engine_options), std::make_shared<toolchain::NvrtcToolchain>(real_file_system(), *settings),
+        real_file_system());
+    *engine = made.release();
+    return EPIFUSE_OK;
+  });
+}
+
+void epifuse_engine_destroy(epifuse_engine* engine) { delete engine; }
+
+int64_t epifuse_engine_toolchain_calls(const epifuse_engine* engine) {
+  return engine ? engine->engine->toolchain_calls() : 0;
+}
+
+epifuse_status epifuse_kernel_load(epifuse_engine* engine, const epifuse_kernel_options* options,
+                                   epifuse_kernel** kernel) {
+  return guarded([&]() -> epifuse_status {
+    const auto given = take(options);
+    if (!engine || !given || !kernel) {
+      return usage("epifuse_kernel_load: a pointer is NULL, or the options do not start with their size");
+    }
+    return load_kernel(*engine, *given, kernel);
+  });
+}
+
+void epifuse_kernel_destroy(epifuse_kernel* kernel) { delete kernel; }
+
+const char* epifuse_kernel_info(const epifuse_kernel* kernel) { return kernel ? kernel->info.c_str() : ""; }
+
+size_t epifuse_kernel_buffer_count(const epifuse_kernel* kernel) { return kernel ? kernel->buffers.size() : 0; }
+
+epifuse_status epifuse_kernel_buffer(const epifuse_kernel* kernel, size_t index, epifuse_buffer_info* info) {
+  return guarded([&]() -> epifuse_status {
+    if (!kernel || !info || info->size < sizeof(size_t)) {
+      return usage("epifuse_kernel_buffer: a pointer is NULL, or the struct does not start with its size");
+    }
+    if (index >= kernel->buffers.size()) {
+      return usage(fmt::format("epifuse_kernel_buffer: there is no buffer {} of {}", index, kernel->buffers.size()));
+    }
+    const RecipeTensor& tensor = kernel->compiled->image.recipe.tensors[index];
+    const epifuse_kernel::Buffer& buffer = kernel->buffers[index];
+    const epifuse_buffer_info ours = {info->size,
+                                      buffer.name.c_str(),
+                                      buffer.storage.c_str(),
+                                      role_name(tensor.role),
+                                      static_cast<int32_t>(buffer.extents.size()),
+                                      tensor.alignment,
+                                      buffer.extent_texts.data(),
+                                      tensor.strided};
+    std::memcpy(info, &ours, std::min(info->size, sizeof ours));
+    return EPIFUSE_OK;
+  });
+}
+
+epifuse_status epifuse_workspace_bytes(const epifuse_kernel* kernel, const epifuse_arguments* arguments,
+                                       int64_t* bytes) {
+  return guarded([&] {
+    return with_arguments("epifuse_workspace_bytes", kernel, arguments, bytes, [&](const runtime::Arguments& converted) {
+      const Result<int64_t> needed = runtime::workspace_bytes(*kernel->module, converted);
+      if (!needed) return fail_with(needed.error());
+      *bytes = *needed;
+      return epifuse_status{EPIFUSE_OK};
+    });
+  });
+}
+
+epifuse_status epifuse_bind(const epifuse_kernel* kernel, const epifuse_arguments* arguments, epifuse_call** call) {
+  return guarded([&] {
+    return with_arguments("epifuse_bind", kernel, arguments, call, [&](const runtime::Arguments& converted) {
+      Result<runtime::BoundCall> bound = runtime::bind_call(kernel->module, converted);
+      if (!bound) return fail_with(bound.error());
+      *call = new epifuse_call{*std::move(bound)};
+      return epifuse_status{EPIFUSE_OK};
+    });
+  });
+}
+
+void epifuse_call_destroy(epifuse_call* call) { delete call; }
+
+epifuse_status epifuse_launch(const epifuse_call* call, void* stream, int32_t sm_margin) {
+  return guarded([&] {
+    if (!call) return usage("epifuse_launch: the call is NULL");
+    return done(call->bound.launch(static_cast<cuda::Stream>(stream), sm_margin));
+  });
+}
+
+epifuse_status epifuse_synchronize(const epifuse_call* call, void* stream) {
+  return guarded([&] {
+    if (!call) return usage("epifuse_synchronize: the call is NULL");
+    return done(call->bound.synchronize(static_cast<cuda::Stream>(stream)));
+  });
+}
+
+epifuse_status epifuse_check_group_sizes(const epifuse_call* call, void* stream) {
+  return guarded([&] {
+    if (!call) return usage("epifuse_check_group_sizes: the call is NULL");
+    return done(call->bound.check_group_sizes(static_cast<cuda::Stream>(stream)));
+  });
+}

@@ -1,0 +1,153 @@
+/* Epifuse's C interface: load a kernel from a spec, bind named device buffers, launch on a stream.
+ *
+ * Functions that can fail return an epifuse_status; the numbers are the exit codes of the epifuse command. The text of
+ * this thread's last failure is epifuse_last_error(). No exception leaves the library, and it writes nothing but log
+ * lines of its own to stderr (or to the callback, if one is given).
+ *
+ * Every struct starts with its size, sizeof(struct) of the caller: fields that a caller does not know have the value 0,
+ * and fields that the library does not know are ignored. In an array, the first element's size is the distance between
+ * elements. Strings are UTF-8, end with a zero, and are copied; NULL means not given.
+ *
+ * Objects are released by their owner, in any order: what still needs an object keeps it. All functions may be called
+ * from any thread; a call may be launched from several threads at once. */
+#ifndef EPIFUSE_H
+#define EPIFUSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EPIFUSE_API __attribute__((visibility("default")))
+
+typedef int32_t epifuse_status;
+enum {
+  EPIFUSE_OK = 0,
+  EPIFUSE_ERROR_USER = 1,    /* what was given cannot work: a mistake in a spec, a wrong shape, a misaligned pointer */
+  EPIFUSE_ERROR_USAGE = 2,   /* this interface was misused: a null pointer, a struct without its size */
+  EPIFUSE_ERROR_MACHINE = 3, /* this machine lacks something: no NVRTC, no GPU, no memory; or the driver failed */
+  EPIFUSE_ERROR_BUG = 4,     /* a bug of Epifuse */
+  EPIFUSE_ERROR_WRONG = 5    /* what was checked is wrong */
+};
+
+typedef struct epifuse_engine epifuse_engine; /* settings, kernel cache, loaded kernels; one is enough for a process */
+typedef struct epifuse_kernel epifuse_kernel; /* one kernel for one GPU */
+typedef struct epifuse_call epifuse_call;     /* a kernel with its buffers, checked; it does not own the buffers */
+
+EPIFUSE_API const char* epifuse_version(void); /* "0.1.0" */
+/* Valid until the next function of this library fails on this thread; "" when none has. */
+EPIFUSE_API const char* epifuse_last_error(void);
+
+enum { EPIFUSE_LOG_ERROR = 0, EPIFUSE_LOG_WARN = 1, EPIFUSE_LOG_INFO = 2, EPIFUSE_LOG_DEBUG = 3 };
+
+typedef struct epifuse_engine_options {
+  size_t size;
+  const char* cache_directory; /* of compiled kernels; "" keeps them in memory; NULL: EPIFUSE_CACHE_DIR decides */
+  /* Gets every log line, from any thread; NULL: lines of EPIFUSE_LOG's level and above go to stderr. */
+  void (*log)(int32_t level, const char* text, void* log_data);
+  void* log_data;
+} epifuse_engine_options;
+
+/* options may be NULL. Everything that is not in them comes from the environment (`epifuse doctor` prints it). */
+EPIFUSE_API epifuse_status epifuse_engine_create(const epifuse_engine_options* options, epifuse_engine** engine);
+EPIFUSE_API void epifuse_engine_destroy(epifuse_engine* engine); /* NULL is allowed */
+/* How often the engine has called the CUDA compiler: 0 where every kernel was found in the cache. */
+EPIFUSE_API int64_t epifuse_engine_toolchain_calls(const epifuse_engine* engine);
+
+typedef struct epifuse_dim {
+  const char* name;
+  int64_t value;
+} epifuse_dim;
+
+enum {
+  EPIFUSE_DEVICE_NONE = -1,   /* compile, and load onto no GPU */
+  EPIFUSE_DEVICE_CURRENT = -2 /* that of the thread's current CUDA context, else GPU 0 */
+};
+
+typedef struct epifuse_kernel_options {
+  size_t size;
+  const char* spec_path;       /* a file, or the name of spec_text for messages */
+  const char* spec_text;       /* the spec itself; NULL: read spec_path */
+  const char* kernel;          /* NULL: the only one of the spec */
+  const epifuse_dim* dims;     /* they win over the defaults of the spec */
+  size_t dim_count;
+  const char* const* left_out; /* optional inputs and outputs that will not be bound */
+  size_t left_out_count;
+  const char* schedule;        /* "pingpong 128x192"; NULL: the planner's choice */
+  const char* target;          /* "sm_90a"; NULL: the device's, or sm_90a without one */
+  int32_t device;              /* ordinal, EPIFUSE_DEVICE_NONE or EPIFUSE_DEVICE_CURRENT */
+} epifuse_kernel_options;
+
+/* Finds the kernel in the cache or compiles it, and loads it. */
+EPIFUSE_API epifuse_status epifuse_kernel_load(epifuse_engine* engine, const epifuse_kernel_options* options,
+                                               epifuse_kernel** kernel);
+EPIFUSE_API void epifuse_kernel_destroy(epifuse_kernel* kernel); /* NULL is allowed */
+
+/* JSON: kernel, target, key, compiled, from ("memory", "disk", "toolchain"), toolchain_calls (of this load), ms, dims,
+ * schedule, registers, spill_bytes, wgmma_serialized, refused ([{schedule, reason}]), warnings. Lives as long as the
+ * kernel. */
+EPIFUSE_API const char* epifuse_kernel_info(const epifuse_kernel* kernel);
+
+typedef struct epifuse_buffer_info {
+  size_t size;
+  const char* name;           /* "y", "y.scale", "M.ends" */
+  const char* storage;        /* "bf16", "e4m3", "e8m0", "i32", … */
+  const char* role;           /* "input", "output", "group_sizes" */
+  int32_t rank;
+  int32_t alignment;          /* bytes, of the pointer and of strides */
+  const char* const* extents; /* rank texts over the names of dimensions: "M", "2 * I" */
+  int32_t strided;            /* 1: axes but the last may have any stride; 0: must be contiguous */
+} epifuse_buffer_info;
+
+/* What must be bound. Strings live as long as the kernel; info->size must be set. */
+EPIFUSE_API size_t epifuse_kernel_buffer_count(const epifuse_kernel* kernel);
+EPIFUSE_API epifuse_status epifuse_kernel_buffer(const epifuse_kernel* kernel, size_t index, epifuse_buffer_info* info);
+
+typedef struct epifuse_tensor {
+  size_t size;
+  const char* name;
+  void* pointer;          /* device memory; NULL only for a tensor without elements */
+  const char* storage;    /* compared with the kernel's; NULL: taken on trust */
+  int32_t rank;
+  const int64_t* extents; /* elements, memory order */
+  const int64_t* strides; /* elements; NULL: contiguous */
+} epifuse_tensor;
+
+typedef struct epifuse_param {
+  const char* name;
+  double value;
+} epifuse_param;
+
+typedef struct epifuse_arguments {
+  size_t size;
+  const epifuse_tensor* tensors; /* one for each buffer, in any order */
+  size_t tensor_count;
+  const epifuse_param* params; /* those with a default may be missing */
+  size_t param_count;
+  void* workspace; /* device memory, a multiple of 256; serves one launch in flight */
+  int64_t workspace_bytes;
+} epifuse_arguments;
+
+/* Bytes of workspace that a call of these sizes needs; 0: none. Looks at no pointer. */
+EPIFUSE_API epifuse_status epifuse_workspace_bytes(const epifuse_kernel* kernel, const epifuse_arguments* arguments,
+                                                   int64_t* bytes);
+/* Checks everything that the host can check, and prepares the launch. Buffers must outlive their last launch. */
+EPIFUSE_API epifuse_status epifuse_bind(const epifuse_kernel* kernel, const epifuse_arguments* arguments,
+                                        epifuse_call** call);
+EPIFUSE_API void epifuse_call_destroy(epifuse_call* call); /* NULL is allowed */
+
+/* Enqueues the kernel on a CUstream (cudaStream_t) of its GPU and returns; it can be captured. sm_margin
+ * multiprocessors are left to others. */
+EPIFUSE_API epifuse_status epifuse_launch(const epifuse_call* call, void* stream, int32_t sm_margin);
+/* Waits for the stream; an error names this kernel. */
+EPIFUSE_API epifuse_status epifuse_synchronize(const epifuse_call* call, void* stream);
+/* Waits for the stream and checks the group sizes on the device: monotone, and not past the capacity. For debugging. */
+EPIFUSE_API epifuse_status epifuse_check_group_sizes(const epifuse_call* call, void* stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,241 @@
+"""Epifuse's C interface (jit/epifuse.h) for Python, by ctypes alone: for scripts that time kernels beside a framework's.
+
+    engine = Engine()
+    kernel = engine.load("specs/grouped_gemm.epi", dims={"E": 8, "K": 7168, "N": 4096})
+    call = kernel.bind({"x": x, "w": w, "M.ends": ends, "y": y})     # torch tensors, or Tensor(pointer, shape, ...)
+    call.launch(torch.cuda.current_stream().cuda_stream)
+
+The library is found by EPIFUSE_LIBRARY, beside this file, or by the loader. Nothing else is imported at import time.
+"""
+
+import ctypes
+import json
+import os
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_size_t, c_void_p, sizeof
+
+DEVICE_NONE = -1
+DEVICE_CURRENT = -2
+
+
+class EpifuseError(RuntimeError):
+    """status is the command's exit code: 1 user, 2 usage, 3 machine, 4 bug, 5 wrong."""
+
+    def __init__(self, status, message):
+        super().__init__(message)
+        self.status = status
+
+
+class _EngineOptions(Structure):
+    _fields_ = [("size", c_size_t), ("cache_directory", c_char_p), ("log", c_void_p), ("log_data", c_void_p)]
+
+
+class _Dim(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_int64)]
+
+
+class _KernelOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("spec_path", c_char_p), ("spec_text", c_char_p), ("kernel", c_char_p),
+        ("dims", POINTER(_Dim)), ("dim_count", c_size_t), ("left_out", POINTER(c_char_p)), ("left_out_count", c_size_t),
+        ("schedule", c_char_p), ("target", c_char_p), ("device", c_int32),
+    ]
+
+
+class _BufferInfo(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("name", c_char_p), ("storage", c_char_p), ("role", c_char_p), ("rank", c_int32),
+        ("alignment", c_int32), ("extents", POINTER(c_char_p)), ("strided", c_int32),
+    ]
+
+
+class _Tensor(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("name", c_char_p), ("pointer", c_void_p), ("storage", c_char_p), ("rank", c_int32),
+        ("extents", POINTER(c_int64)), ("strides", POINTER(c_int64)),
+    ]
+
+
+class _Param(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_double)]
+
+
+class _Arguments(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("tensors", POINTER(_Tensor)), ("tensor_count", c_size_t), ("params", POINTER(_Param)),
+        ("param_count", c_size_t), ("workspace", c_void_p), ("workspace_bytes", c_int64),
+    ]
+
+
+def _open_library():
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libepifuse.so.0")
+    library = ctypes.CDLL(os.environ.get("EPIFUSE_LIBRARY") or (beside if os.path.exists(beside) else "libepifuse.so.0"))
+    signatures = {
+        "version": (c_char_p, []),
+        "last_error": (c_char_p, []),
+        "engine_create": (c_int32, [POINTER(_EngineOptions), POINTER(c_void_p)]),
+        "engine_destroy": (None, [c_void_p]),
+        "engine_toolchain_calls": (c_int64, [c_void_p]),
+        "kernel_load": (c_int32, [c_void_p, POINTER(_KernelOptions), POINTER(c_void_p)]),
+        "kernel_destroy": (None, [c_void_p]),
+        "kernel_info": (c_char_p, [c_void_p]),
+        "kernel_buffer_count": (c_size_t, [c_void_p]),
+        "kernel_buffer": (c_int32, [c_void_p, c_size_t, POINTER(_BufferInfo)]),
+        "workspace_bytes": (c_int32, [c_void_p, POINTER(_Arguments), POINTER(c_int64)]),
+        "bind": (c_int32, [c_void_p, POINTER(_Arguments), POINTER(c_void_p)]),
+        "call_destroy": (None, [c_void_p]),
+        "launch": (c_int32, [c_void_p, c_void_p, c_int32]),
+        "synchronize": (c_int32, [c_void_p, c_void_p]),
+        "check_group_sizes": (c_int32, [c_void_p, c_void_p]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, "epifuse_" + name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_library = None
+
+
+def library():
+    """The shared library, opened at the first use."""
+    global _library
+    if _library is None:
+        _library = _open_library()
+    return _library
+
+
+def _check(status):
+    if status != 0:
+        raise EpifuseError(status, library().epifuse_last_error().decode())
+
+
+def _text(value):
+    return None if value is None else os.fspath(value).encode()
+
+
+class _Handle:
+    """Owns one object of the library."""
+
+    _destroy = None
+
+    def __init__(self, handle):
+        self._handle = handle
+
+    def __del__(self):
+        if getattr(self, "_handle", None) and _library is not None:
+            getattr(_library, self._destroy)(self._handle)
+            self._handle = None
+
+
+class Tensor:
+    """Device memory for bind(): an address with its shape. Strides are in elements; None means contiguous."""
+
+    def __init__(self, pointer, shape, strides=None, storage=None):
+        self.pointer, self.shape, self.strides, self.storage = int(pointer), tuple(shape), strides, storage
+
+    @classmethod
+    def of(cls, value):
+        """A Tensor, or anything with data_ptr(), shape and stride() (a torch tensor)."""
+        if isinstance(value, cls):
+            return value
+        return cls(value.data_ptr(), value.shape, value.stride())
+
+
+class Engine(_Handle):
+    _destroy = "epifuse_engine_destroy"
+
+    def __init__(self, cache_directory=None):
+        options = _EngineOptions(sizeof(_EngineOptions), _text(cache_directory), None, None)
+        handle = c_void_p()
+        _check(library().epifuse_engine_create(byref(options), byref(handle)))
+        super().__init__(handle)
+
+    @property
+    def toolchain_calls(self):
+        return library().epifuse_engine_toolchain_calls(self._handle)
+
+    def load(self, path=None, *, text=None, kernel=None, dims=None, left_out=(), schedule=None, target=None,
+             device=DEVICE_CURRENT):
+        """A Kernel from a spec file or text."""
+        dims = dict(dims or {})
+        left_out = [_text(name) for name in left_out]
+        options = _KernelOptions(
+            sizeof(_KernelOptions), _text(path), _text(text), _text(kernel),
+            (_Dim * len(dims))(*[_Dim(_text(name), value) for name, value in dims.items()]), len(dims),
+            (c_char_p * len(left_out))(*left_out), len(left_out), _text(schedule), _text(target), device)
+        handle = c_void_p()
+        _check(library().epifuse_kernel_load(self._handle, byref(options), byref(handle)))
+        return Kernel(handle)
+
+
+class Kernel(_Handle):
+    _destroy = "epifuse_kernel_destroy"
+
+    @property
+    def info(self):
+        return json.loads(library().epifuse_kernel_info(self._handle))
+
+    @property
+    def buffers(self):
+        """What must be bound, by name: storage, role, extents (texts over dimensions), alignment, strided."""
+        found = {}
+        for index in range(library().epifuse_kernel_buffer_count(self._handle)):
+            info = _BufferInfo(size=sizeof(_BufferInfo))
+            _check(library().epifuse_kernel_buffer(self._handle, index, byref(info)))
+            found[info.name.decode()] = {
+                "storage": info.storage.decode(), "role": info.role.decode(),
+                "extents": [info.extents[i].decode() for i in range(info.rank)],
+                "alignment": info.alignment, "strided": bool(info.strided),
+            }
+        return found
+
+    def _arguments(self, tensors, params, workspace):
+        tensors = {name: Tensor.of(value) for name, value in tensors.items()}
+        array = (_Tensor * len(tensors))()
+        for entry, (name, value) in zip(array, tensors.items()):
+            rank = len(value.shape)
+            entry.size, entry.name, entry.pointer, entry.rank = sizeof(_Tensor), _text(name), value.pointer, rank
+            entry.storage = _text(value.storage)
+            entry.extents = (c_int64 * rank)(*value.shape)
+            if value.strides is not None:
+                entry.strides = (c_int64 * rank)(*value.strides)
+        params = dict(params or {})
+        workspace = Tensor.of(workspace) if workspace is not None else Tensor(0, (0,))
+        size = 1
+        for extent in workspace.shape:
+            size *= extent
+        return _Arguments(
+            sizeof(_Arguments), array, len(tensors),
+            (_Param * len(params))(*[_Param(_text(name), value) for name, value in params.items()]), len(params),
+            workspace.pointer or None, size)
+
+    def workspace_bytes(self, tensors, params=None):
+        needed = c_int64()
+        arguments = self._arguments(tensors, params, None)
+        _check(library().epifuse_workspace_bytes(self._handle, byref(arguments), byref(needed)))
+        return needed.value
+
+    def bind(self, tensors, params=None, workspace=None):
+        """A Call. `workspace` is device memory in bytes (uint8), where workspace_bytes() asks for some. The buffers are
+        kept alive by the Call."""
+        handle = c_void_p()
+        arguments = self._arguments(tensors, params, workspace)
+        _check(library().epifuse_bind(self._handle, byref(arguments), byref(handle)))
+        call = Call(handle)
+        call.buffers = (dict(tensors), workspace)
+        return call
+
+
+class Call(_Handle):
+    _destroy = "epifuse_call_destroy"
+
+    def launch(self, stream=0, sm_margin=0):
+        status = _library.epifuse_launch(self._handle, stream, sm_margin)
+        if status:
+            _check(status)
+
+    def synchronize(self, stream=0):
+        _check(library().epifuse_synchronize(self._handle, stream))
+
+    def check_group_sizes(self, stream=0):
+        _check(library().epifuse_check_group_sizes(self._handle, stream))

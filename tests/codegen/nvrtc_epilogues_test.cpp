@@ -1,0 +1,212 @@
+// What NVRTC makes of generated kernels: twenty epilogues that are in no spec, with the registers and spill bytes of each;
+// every template with every parameter; and a kernel whose widest plan spills while a narrower one does not.
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "compiler/codegen/emit_kernel.h"
+#include "compiler/toolchain/nvrtc_toolchain.h"
+#include "compiler/toolchain/templates.h"
+#include "tests/lowering/lowering_support.h"
+
+using namespace epifuse;
+using namespace epifuse::test;
+
+namespace {
+
+// Null where this machine has no NVRTC.
+toolchain::NvrtcToolchain* nvrtc() {
+  static toolchain::NvrtcToolchain toolchain(real_file_system(), *read_settings());
+  static const bool found = [] {
+    const auto location = toolchain.location();
+    if (!location) std::printf("skipped: %s\n", location.error().message.c_str());
+    return static_cast<bool>(location);
+  }();
+  return found ? &toolchain : nullptr;
+}
+
+toolchain::CompileRequest request_of(const std::string& source) {
+  return {"test", source, toolchain::headers_included_by(source), "sm_90a", {}};
+}
+
+struct Epilogue {
+  const char* name;
+  std::string spec;
+  const char* schedule;
+};
+
+std::string halves(const std::string& piece, const std::string& rest) {
+  return halved_spec("gate, up = split(gemm(x, w)" + piece + ")\n" + rest);
+}
+
+const std::string aligned = "group M by E\n group P = M align 128";
+constexpr const char* dims = "E = 3, K = 64, N = 128";
+
+// Mixes of operations, inputs, deals and outputs. Most are narrow, which compiles fastest.
+const std::vector<Epilogue>& epilogues() {
+  static const std::vector<Epilogue> list = {
+      {"bare", ragged_spec("out y : bf16[M, N] = gemm(x, w)"), "pingpong 128x128"},
+      {"f32 rows", ragged_spec("out y : f32[M, N] = gemm(x, w)"), "pingpong 128x64"},
+      {"arithmetic", ragged_spec("in r : f32[M]\nh = gemm(x, w)\nout y : bf16[M, N] = (h + r) * (h - 0.5) / (abs(h) + 1)"),
+       "pingpong 128x64"},
+      {"comparisons", ragged_spec("in b : bf16[E, N]\nh = gemm(x, w)\nv = select(h < b, h, select(h >= 2, 2 * h, -h))\n"
+                                  "out y : f16[M, N] = v + select(h == b, 1, 0) + select(h != 0, 0.25, 0)"),
+       "pingpong 128x64"},
+      {"limits", ragged_spec("param low = -1\nin g : f32[E]\nh = gemm(x, w)\n"
+                             "out y : e4m3[M, N] = min(max(h, low), g) + clamp(h, low, 3)"),
+       "pingpong 128x64"},
+      {"exp log", ragged_spec("h = gemm(x, w)\nout y : bf16[M, N] = log(exp(min(h, 3)) + 1)"), "pingpong 128x64"},
+      {"tanh sigmoid", ragged_spec("h = gemm(x, w)\nout y : e5m2[M, N] = tanh(h) * sigmoid(1.5 * h)"), "pingpong 128x64"},
+      {"erf erfc", ragged_spec("h = gemm(x, w)\nout y : bf16[M, N] = erf(h) - h * erfc(-h)"), "pingpong 128x64"},
+      {"roots", ragged_spec("h = gemm(x, w)\nout y : bf16[M, N] = sqrt(abs(h)) * rsqrt(abs(h) + 0.1)"), "pingpong 128x64"},
+      {"casts", ragged_spec("h = gemm(x, w)\nout y : f32[M, N] = cast(h, bf16) + cast(h, f16) + cast(h, e4m3) + cast(h, e5m2)"),
+       "pingpong 128x64"},
+      {"transposed", ragged_spec("h = gemm(x, w)\nout a : bf16[N, M] = h\nout b : f32[N, P] = h\nout c : e4m3[N, P] = h", dims,
+                                 aligned),
+       "pingpong 128x64"},
+      {"mx both ways", ragged_spec("h = gemm(x, w)\nout a : mxfp8[M, N] = h\nout b : mxfp8(elem = e5m2)[N, P] = h", dims, aligned),
+       "pingpong 128x128"},
+      {"mx short blocks", ragged_spec("out a : mxfp8[M, N] = gemm(x, w)", "E = 3, K = 64, N = 40"), "pingpong 128x64"},
+      {"halves", halves("", "out y : bf16[M, I] = gate * sigmoid(gate) * up"), "pingpong 128x128"},
+      {"alternating",
+       halved_spec("in b : f32[E, 2*I]\nh = gemm(x, w) + b\nf, s = split(h, 1)\nout pre : bf16[M, 2*I] = h\n"
+                   "out y : bf16[M, I] = max(0, f) * s"),
+       "pingpong 128x64"},
+      {"eights", halved_spec("h = gemm(x, w)\nf, s = split(h, 8)\nout pre : e4m3[M, 2*I] = h\nout y : bf16[I, M] = f * s"),
+       "pingpong 128x64"},
+      {"blocks", halved_spec("h = gemm(x, w)\nf, s = split(h, 32)\nout pre : mxfp8[M, 2*I] = h\nout y : mxfp8[M, I] = f * s"),
+       "pingpong 128x64"},
+      {"pieces and full tiles",
+       halved_spec("in r : bf16[M, 2*I]\nin q : e4m3[M, I]\nh = gemm(x, w) + r\nf, s = split(h, 64)\n"
+                   "out y : bf16[M, I] = f * s + q"),
+       "pingpong 128x128"},
+      {"cooperative with a residual", ragged_spec("in r : f32[M, N]\nh = gemm(x, w) + r\nout y : f32[M, N] = h\n"
+                                                  "out q : mxfp8[M, N] = h"),
+       "cooperative 128x256"},
+      {"names of the templates and of C++",
+       "kernel double {\n dim E = 2, K = 64, N = 64\n group M by E counts i64\n param int = 2\n in tile : f16[M, K]\n"
+       " in sums : f16[E, N, K]\n in lane : f32[M]\n in p : f32[E]\n in block : bf16[E, N]\n in this : f32\n in x_0 : f32[N]\n"
+       " in x : f32[N]\n slot = gemm(tile, sums) * lane * p + block * int + this + x * x_0\n out columns : bf16[M, N] = slot\n"
+       " out value0 : mxfp8[M, N] = slot\n out value0_scale : bf16[M, N] = slot\n}\n",
+       "pingpong 128x64"},
+  };
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("twenty synthetic epilogues compile without spills") {
+  if (!nvrtc()) return;
+  const std::vector<Epilogue>& list = epilogues();
+  REQUIRE(list.size() == 20);
+  std::vector<toolchain::CompileRequest> requests;
+  for (const Epilogue& epilogue : list) {
+    INFO(epilogue.name);
+    const LoweredText result = lower_text(epilogue.spec);
+    requests.push_back(request_of(codegen::emit_kernel(result.lowered.graph, result.plan(epilogue.schedule))));
+  }
+  std::vector<std::optional<Result<toolchain::CompileOutcome>>> outcomes(list.size());
+  std::atomic<size_t> next{0};
+  auto work = [&] {
+    for (size_t i = next++; i < requests.size(); i = next++) outcomes[i] = nvrtc()->compile(requests[i]);
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  for (size_t i = 0; i < list.size(); ++i) {
+    INFO(list[i].name << "\n" << requests[i].source);
+    if (!*outcomes[i]) {
+      FAIL_CHECK(outcomes[i]->error().message);
+      continue;
+    }
+    const toolchain::CompileOutcome& outcome = **outcomes[i];
+    std::printf("%-36s %-20s %3d registers %4d spill bytes %6.0f ms\n", list[i].name, list[i].schedule, outcome.registers,
+                outcome.spill_bytes, outcome.milliseconds);
+    INFO(outcome.log);
+    CHECK(outcome.spill_bytes == 0);
+    CHECK(!outcome.wgmma_serialized);
+  }
+}
+
+TEST_CASE("a kernel that spills in wide tiles does not in narrow ones") {
+  if (!nvrtc()) return;
+  // Eight products of one row of values are needed together, and the accumulators of 192 columns leave no room for them.
+  std::string spec = "in r : f32[M, N]\nh = gemm(x, w)\n";
+  for (int i = 0; i < 8; ++i) spec += fmt::format("in c{} : f32[E, N]\n", i);
+  for (int i = 0; i < 8; ++i) spec += fmt::format("in r{} : f32[M]\n", i);
+  std::string sum = "h + r";
+  for (int i = 0; i < 8; ++i) sum += fmt::format(" + sigmoid(h * c{}) * r{}", i, i);
+  spec += "v = " + sum + "\nout y : f32[M, N] = v\nout z : mxfp8[M, N] = v * r\n";
+  const LoweredText result = lower_text(ragged_spec(spec, "E = 3, K = 64, N = 384"));
+  auto spill_of = [&](std::string_view schedule) {
+    const auto outcome = nvrtc()->compile(request_of(codegen::emit_kernel(result.lowered.graph, result.plan(schedule))));
+    if (!outcome) FAIL(outcome.error().message);
+    std::printf("%s: %d spill bytes\n", std::string(schedule).c_str(), outcome->spill_bytes);
+    return outcome->spill_bytes;
+  };
+  CHECK(spill_of("pingpong 128x192") > 0);
+  CHECK(spill_of("pingpong 128x64") == 0);
+}
+
+TEST_CASE("every template compiles with every parameter") {
+  if (!nvrtc()) return;
+  std::string source =
+      "#include \"epilogue/load.cuh\"\n#include \"epilogue/math.cuh\"\n#include \"epilogue/mx.cuh\"\n"
+      "#include \"epilogue/store.cuh\"\n#include \"kernels/gemm_sm90.cuh\"\nusing namespace epifuse;\n"
+      "struct Sizes { const void* group_sizes; int groups, capacity, column_tiles, band; };\n"
+      "template <Groups form, bool wide> struct WalkPlan {\n"
+      "  static constexpr Groups groups = form; static constexpr bool wide_sizes = wide; static constexpr int places = 2;\n"
+      "  static EPIFUSE_DEVICE constexpr int alignment(int place) { return place ? 128 : 1; }\n};\n"
+      "template <class Plan> EPIFUSE_DEVICE int walk(const Sizes& p) {\n"
+      "  TileWalk<Plan, Sizes> w(p); Tile<2> t; int n = 0;\n"
+      "  for (int i = 0; w.seek(i, t); ++i) n += t.rows[1].first;\n  return n + w.total();\n}\n"
+      "extern \"C\" __global__ void everything(u8* out, const u8* in, Sizes sizes, u32 shared, i64 pitch) {\n"
+      "  const Lane lane = Lane::now();\n"
+      "  const OwnRows rows(lane, Rows{0, sizes.capacity});\n  const OwnColumns columns(lane, 0, sizes.groups);\n"
+      "  Block a, b;\n  float v[own_columns], r[own_rows];\n  float sum = 0;\n";
+  for (const char* type : {"f32", "bf16", "f16", "e4m3", "e5m2"}) {
+    source += fmt::format(
+        "  read_tile_input<{0}>(a, shared, lane);\n  read_tile_input<{0}>(b, shared + 16384, lane);\n"
+        "  sum += load_1_value<{0}>(in, pitch) + tile_input_bytes<{0}>;\n"
+        "  load_rows<{0}>(r, in, lane, Rows{{0, 4}}, sizes.capacity);\n  load_columns<{0}>(v, in, 1, pitch, columns.first, true);\n"
+        "  for (int i = 0; i < 4; ++i)\n    for (int c = 0; c < 8; ++c) a.v[i][c] += r[i] * v[c];\n"
+        "  load_columns_alternating<{0}>(v, in, 1, pitch, columns.first, 1, true);\n"
+        "  for (int c = 0; c < 8; ++c) b.v[0][c] += v[c];\n"
+        "  store_rows<{0}>(a, out, pitch, rows, columns, 0);\n  store_rows_alternating<{0}>(a, b, out, pitch, rows, columns);\n"
+        "  store_transposed<{0}, true>(a, out, pitch, rows, columns, 0);\n"
+        "  store_transposed<{0}, false>(b, out, pitch, rows, columns, dealt_column<8>(columns.first, 1));\n",
+        type);
+  }
+  for (const char* type : {"e4m3", "e5m2"}) {
+    source += fmt::format(
+        "  {{\n    SingleRowScales s1; GatheredRowScales<2> s2; GatheredRowScales<4> s4; SingleColumnScales c1;\n"
+        "    const GatheredColumnScales c4{{shared}};\n    clear_missing_rows(a, lane, 5);\n    clear_missing_columns(a, columns);\n"
+        "    store_rows_mx<{0}>(a, out, pitch, out, pitch, s1, lane, rows, columns, 0, 0);\n"
+        "    store_rows_mx<{0}>(a, out, pitch, out, pitch, s2, lane, rows, columns, 0, 1);\n"
+        "    store_rows_mx<{0}>(a, out, pitch, out, pitch, s4, lane, rows, columns, 0, 3);\n"
+        "    store_transposed_mx<{0}>(a, out, pitch, out, pitch, c1, lane, rows, columns, 0, 0);\n"
+        "    GatheredColumnScales::sync();\n"
+        "    store_transposed_mx<{0}>(a, out, pitch, out, pitch, c4, lane, rows, columns, 0, 0);\n"
+        "    GatheredColumnScales::sync();\n    c4.flush(out, pitch, Rows{{0, 128}}, true, 3, 3);\n  }}\n",
+        type);
+  }
+  for (const char* type : {"bf16", "f16"})
+    for (const int columns : {64, 128, 192, 256})
+      source += fmt::format(
+          "  {{\n    Accumulators<{}, {}> sums;\n    sums.clear();\n    sums.multiply(shared, shared + 16384, false);\n"
+          "    ptx::wgmma_commit();\n    ptx::wgmma_wait<0>();\n    sums.pin();\n    sums.shift();\n"
+          "    sum += sums.at(0, 1, 2) + sums.at(0, 3, 7);\n  }}\n",
+          type, columns);
+  for (const char* groups : {"one", "ends", "counts"})
+    for (const char* wide : {"false", "true"}) source += fmt::format("  sum += walk<WalkPlan<Groups::{}, {}>>(sizes);\n", groups, wide);
+  source +=
+      "  using namespace math;\n"
+      "  sum = minimum(sum, 1.f) + maximum(sum, 2.f) + clamp(sum, 0.f, 1.f) + select(truth(sum < 1.f), sum, 0.f) + sigmoid(sum) +\n"
+      "        round_bf16(sum) + round_f16(sum) + round_e4m3(sum) + round_e5m2(sum);\n"
+      "  *reinterpret_cast<float*>(out) = sum;\n}\n";
+  const auto outcome = nvrtc()->compile(request_of(source));
+  if (!outcome) FAIL(outcome.error().message);
+  CHECK(outcome->entries.at(0).name == "everything");
+}

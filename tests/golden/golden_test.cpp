@@ -1,0 +1,147 @@
+// The texts of all stages of all specs: as they were when someone last looked at them (golden files), and the same
+// whoever asks from wherever.
+//
+// EPIFUSE_UPDATE_GOLDEN=1 rewrites the files instead of comparing (the build target update_golden). Tests only read the
+// checkout otherwise.
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/file_system.h"
+#include "base/settings.h"
+#include "compiler/compiler.h"
+#include "tests/support/catch.h"
+#include "tests/support/scratch_directory.h"
+
+namespace epifuse {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct NamedStage {
+  Stage stage;
+  const char* name;
+};
+constexpr NamedStage stages[] = {{Stage::tokens, "tokens"}, {Stage::ast, "ast"},   {Stage::ir, "ir"},
+                                 {Stage::plan, "plan"},     {Stage::cuda, "cuda"}};
+
+const std::string source = EPIFUSE_SOURCE_DIR;
+
+// "moe_fc1_swiglu", …: the files of specs/, sorted.
+std::vector<std::string> spec_names() {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(source + "/specs"))
+    if (entry.path().extension() == ".epi") names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string spec_path(const std::string& name) { return fmt::format("{}/specs/{}.epi", source, name); }
+std::string golden_path(const std::string& name, const NamedStage& stage) {
+  return fmt::format("{}/tests/golden/{}/{}.txt", source, name, stage.name);
+}
+
+std::string emit(Stage stage, const std::string& path) {
+  DiskSource files(real_file_system());
+  Diagnostics diagnostics;
+  const Result<Program> program = load_program(path, files, diagnostics);
+  REQUIRE(program);
+  const std::optional<std::string> text = emit_stage(stage, *program, "", CompilerOptions{}, diagnostics);
+  INFO(diagnostics.print());
+  REQUIRE(text);
+  return *text;
+}
+
+std::string read(const std::string& path) {
+  const Result<std::string> text = real_file_system().read(path);
+  return text ? *text : "";
+}
+
+// Where two texts part, which a reader wants to see rather than both texts whole.
+std::string first_difference(const std::string& golden, const std::string& now) {
+  const size_t at = std::mismatch(golden.begin(), golden.end(), now.begin(), now.end()).first - golden.begin();
+  const auto line_number = std::count(golden.begin(), golden.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
+  const auto line = [&](const std::string& text) {
+    const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
+    return text.substr(begin, std::min<size_t>(text.find('\n', begin) - begin, 400));
+  };
+  return fmt::format("line {}\n  golden: {}\n  now:    {}", line_number, line(golden), line(now));
+}
+
+bool updating() { return process_environment()("EPIFUSE_UPDATE_GOLDEN").value_or("") == "1"; }
+
+TEST_CASE("every stage of every spec is as its golden file says") {
+  REQUIRE(!spec_names().empty());
+  for (const std::string& name : spec_names()) {
+    for (const NamedStage& stage : stages) {
+      const std::string path = golden_path(name, stage), now = emit(stage.stage, spec_path(name));
+      if (updating()) {
+        fs::create_directories(fs::path(path).parent_path());
+        REQUIRE(real_file_system().write_atomically(path, now));
+        fs::permissions(path, fs::perms(0644));
+        continue;
+      }
+      const std::string golden = read(path);
+      if (golden == now) continue;
+      FAIL_CHECK(path << " differs at " << first_difference(golden, now)
+                      << "\nIf that is meant: cmake --build --preset dev --target update_golden, and read the diff.");
+    }
+  }
+}
+
+TEST_CASE("every golden directory belongs to a spec") {
+  const std::vector<std::string> specs = spec_names();
+  for (const fs::directory_entry& entry : fs::directory_iterator(source + "/tests/golden")) {
+    if (!entry.is_directory()) continue;
+    const std::string name = entry.path().filename().string();
+    if (std::find(specs.begin(), specs.end(), name) != specs.end()) continue;
+    if (updating())
+      fs::remove_all(entry.path());
+    else
+      FAIL_CHECK("tests/golden/" << name << " is left over: there is no spec of that name");
+  }
+}
+
+TEST_CASE("a stage's text is the same when it is made again") {
+  for (const std::string& name : spec_names())
+    for (const NamedStage& stage : stages) {
+      INFO(name << " " << stage.name);
+      CHECK(emit(stage.stage, spec_path(name)) == emit(stage.stage, spec_path(name)));
+    }
+}
+
+TEST_CASE("neither the working directory nor the spec's path reaches any stage") {
+  const test::ScratchDirectory scratch;
+  const fs::path before = fs::current_path();
+  for (const std::string& name : spec_names()) {
+    const std::string copy = scratch / "other name.epi";
+    fs::copy_file(spec_path(name), copy, fs::copy_options::overwrite_existing);
+    for (const NamedStage& stage : stages) {
+      INFO(name << " " << stage.name);
+      const std::string here = emit(stage.stage, spec_path(name));
+      fs::current_path(scratch.path());
+      const std::string there = emit(stage.stage, "./other name.epi");
+      fs::current_path(before);
+      CHECK(here == there);
+    }
+  }
+}
+
+TEST_CASE("comments and blanks reach no stage from the ir on") {
+  const test::ScratchDirectory scratch;
+  for (const std::string& name : spec_names()) {
+    std::string text = "# a comment in front\n\n" + read(spec_path(name)) + "\n# and one behind\n";
+    for (size_t at = 0; (at = text.find("= gemm(", at)) != std::string::npos; at += 9) text.insert(at + 1, "  ");
+    REQUIRE(real_file_system().write_atomically(scratch / "spec.epi", text));
+    for (const NamedStage& stage : stages) {
+      if (stage.stage == Stage::tokens) continue;
+      INFO(name << " " << stage.name);
+      CHECK(emit(stage.stage, spec_path(name)) == emit(stage.stage, scratch / "spec.epi"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace epifuse

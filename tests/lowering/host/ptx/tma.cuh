@@ -1,0 +1,25 @@
+// Stand-in: copies are written down instead of made.
+#pragma once
+
+#include <vector>
+
+#include "ptx/types.cuh"
+
+namespace epifuse::ptx {
+
+struct Copy {
+  u32 to;
+  const TensorMap* map;
+  std::vector<int64_t> coordinates;
+};
+inline std::vector<Copy> copies;
+
+inline void tma_load_2d(u32 to, const TensorMap& map, u32, int c0, int c1) { copies.push_back({to, &map, {c0, c1}}); }
+inline void tma_load_3d(u32 to, const TensorMap& map, u32, int c0, int c1, int c2) {
+  copies.push_back({to, &map, {c0, c1, c2}});
+}
+inline void tma_load_5d(u32 to, const TensorMap& map, u32, int c0, int c1, int c2, int c3, int c4) {
+  copies.push_back({to, &map, {c0, c1, c2, c3, c4}});
+}
+
+}  // namespace epifuse::ptx

@@ -1,0 +1,1 @@
+#include "tests/lowering/lowering_support.h"

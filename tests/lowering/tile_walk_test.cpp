@@ -1,0 +1,162 @@
+// The walk over output tiles (templates/pipeline/tile_walk.cuh, compiled for the host) against groups laid out by hand.
+#include "tests/lowering/host/device.h"
+
+#include "pipeline/tile_walk.cuh"
+
+#include <array>
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "tests/support/catch.h"
+
+using namespace epifuse;
+
+namespace {
+
+template <Groups form, bool wide, int align_0, int align_1>
+struct WalkPlan {
+  static constexpr Groups groups = form;
+  static constexpr bool wide_sizes = wide;
+  static constexpr int places = 2;
+  static constexpr int alignment(int place) { return place == 0 ? align_0 : align_1; }
+};
+
+struct WalkParameters {
+  const void* group_sizes;
+  int groups, capacity, column_tiles, band;
+};
+
+struct Layout {
+  std::vector<int64_t> counts;  // rows of each group that exist
+  std::vector<int64_t> start[2];
+  std::vector<int64_t> stored[2];  // rows with the gap
+};
+
+int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// `sizes` as the caller gives them: where groups end, or how many rows they have; all of them fit unless `cut`.
+template <class Plan>
+Layout lay_out(const std::vector<int64_t>& sizes, int64_t capacity) {
+  Layout layout;
+  int64_t start[2] = {0, 0};
+  for (const int64_t size : sizes) {
+    const int64_t wanted = Plan::groups == Groups::ends ? size - start[0] : size;
+    const int64_t rows = std::max<int64_t>(0, std::min(wanted, capacity - start[0]));
+    layout.counts.push_back(rows);
+    for (int place = 0; place < 2; ++place) {
+      layout.start[place].push_back(start[place]);
+      layout.stored[place].push_back(up(rows, Plan::alignment(place)));
+      start[place] += up(rows, Plan::alignment(place));
+    }
+    if (rows > 0 && Plan::alignment(0) > 1 && layout.start[0].back() + layout.stored[0].back() > capacity)
+      layout.stored[0].back() = capacity - layout.start[0].back();
+  }
+  return layout;
+}
+
+template <class Plan>
+void check(const std::vector<int64_t>& sizes, int capacity, int column_tiles, int band) {
+  std::vector<int> narrow(sizes.begin(), sizes.end());
+  std::vector<i64> wide(sizes.begin(), sizes.end());
+  const WalkParameters p{Plan::wide_sizes ? static_cast<const void*>(wide.data()) : narrow.data(),
+                         static_cast<int>(sizes.size()), capacity, column_tiles, band};
+  const Layout layout = lay_out<Plan>(Plan::groups == Groups::one ? std::vector<int64_t>{capacity} : sizes, capacity);
+
+  // Rows of every place, each as often as there are column tiles.
+  std::set<std::tuple<int, int64_t, int>> seen;  // group, row in the group, column tile
+  std::map<std::pair<int, int64_t>, int> covered[2];
+  TileWalk<Plan, WalkParameters> walk(p);
+  Tile<2> tile;
+  int count = 0;
+  for (; walk.seek(count, tile); ++count) {
+    REQUIRE(tile.group >= 0);
+    REQUIRE(tile.group < static_cast<int>(layout.counts.size()));
+    const size_t group = static_cast<size_t>(tile.group);
+    const int64_t row = tile.rows[0].first - layout.start[0][group];
+    REQUIRE(row >= 0);
+    REQUIRE(row % tile_rows == 0);
+    REQUIRE(tile.column_tile >= 0);
+    REQUIRE(tile.column_tile < column_tiles);
+    REQUIRE(seen.insert({tile.group, row, tile.column_tile}).second);
+    REQUIRE(tile.valid_rows == layout.counts[group] - row);
+    for (int place = 0; place < 2; ++place) {
+      REQUIRE(tile.rows[place].first == layout.start[place][group] + row);
+      REQUIRE(tile.rows[place].limit == layout.stored[place][group] - row);
+      for (int64_t i = 0; i < std::min<int64_t>(tile.rows[place].limit, tile_rows); ++i)
+        ++covered[place][{tile.group, row + i}];
+    }
+  }
+  REQUIRE(walk.total() == count);
+  Tile<2> none;
+  REQUIRE(!walk.seek(count + 5, none));
+  REQUIRE(walk.total() == count);
+  for (int place = 0; place < 2; ++place) {
+    int64_t rows = 0;
+    for (const int64_t stored : layout.stored[place]) rows += stored;
+    REQUIRE(static_cast<int64_t>(covered[place].size()) == rows);
+    for (const auto& [where, times] : covered[place]) REQUIRE(times == column_tiles);
+  }
+  // A walk that looks at every third tile only finds the same tiles.
+  TileWalk<Plan, WalkParameters> sparse(p), full(p);
+  Tile<2> one{}, other{};
+  for (int index = 1; index < count; index += 3) {
+    REQUIRE(sparse.seek(index, one));
+    REQUIRE(full.seek(index, other));
+    REQUIRE((one.group == other.group && one.column_tile == other.column_tile && one.rows[0].first == other.rows[0].first));
+  }
+}
+
+template <Groups form, bool wide, int align_0, int align_1>
+void check_random(uint32_t seed) {
+  using Plan = WalkPlan<form, wide, align_0, align_1>;
+  std::mt19937 random(seed);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<int64_t> sizes;
+    int64_t start = 0, end = 0;
+    const int groups = 1 + static_cast<int>(random() % 12);
+    for (int group = 0; group < groups; ++group) {
+      constexpr std::array<int64_t, 6> special{0, 0, 1, 127, 128, 129};
+      const int64_t rows = random() % 2 ? special[random() % special.size()] : random() % 500;
+      start = up(end, align_0);
+      end = start + rows;
+      sizes.push_back(form == Groups::ends ? end : rows);
+    }
+    // Exact, with room behind, or too small: then the last groups are cut.
+    const int64_t slack = random() % 3 == 0 ? -static_cast<int64_t>(random() % 200) : random() % 2 ? 0 : random() % 300;
+    const int capacity = static_cast<int>(std::max<int64_t>(1, end + slack));
+    INFO("seed " << seed << " round " << round << " capacity " << capacity);
+    check<Plan>(sizes, capacity, 1 + static_cast<int>(random() % 20), 1 + static_cast<int>(random() % 9));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every tile of every group comes exactly once, wherever the groups lie") {
+  check_random<Groups::ends, false, 1, 128>(1);
+  check_random<Groups::ends, true, 1, 32>(2);
+  check_random<Groups::counts, false, 1, 128>(3);
+  check_random<Groups::counts, true, 1, 256>(4);
+  check_random<Groups::one, false, 1, 1>(5);
+}
+
+TEST_CASE("groups of an aligned dimension start where the alignment says") {
+  check_random<Groups::ends, false, 128, 128>(11);
+  check_random<Groups::counts, true, 32, 256>(12);
+  check_random<Groups::ends, true, 8, 64>(13);
+  check_random<Groups::counts, false, 96, 96>(14);
+}
+
+TEST_CASE("no rows, no tiles") {
+  check<WalkPlan<Groups::ends, false, 1, 128>>({0, 0, 0}, 64, 4, 8);
+  check<WalkPlan<Groups::counts, true, 1, 128>>({0}, 1, 4, 8);
+  check<WalkPlan<Groups::one, false, 1, 1>>({0}, 0, 4, 8);
+}
+
+TEST_CASE("sizes that no capacity can hold are cut, also those that are no int") {
+  check<WalkPlan<Groups::ends, false, 1, 128>>({100, 50, 400, 300}, 300, 3, 2);  // falling and too large
+  check<WalkPlan<Groups::counts, false, 1, 128>>({100, -5, 400, 300}, 300, 3, 2);
+  check<WalkPlan<Groups::counts, true, 1, 128>>({100, int64_t{1} << 40, -(int64_t{1} << 40), 7}, 300, 3, 2);
+  check<WalkPlan<Groups::ends, true, 1, 128>>({100, (int64_t{1} << 32) + 120, 130}, 300, 3, 2);
+}
