@@ -14,7 +14,8 @@ import random
 import struct
 import sys
 
-import npy_files
+sys.dont_write_bytecode = True  # nothing but what is asked for is left in the tree
+import npy_files  # noqa: E402
 
 BLOCK = 32
 ALIGN = 128

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/diagnostics.h"
 #include "tools/values.h"
@@ -234,12 +235,16 @@ Result<CommandLine> understand(const Written& written) {
 
 // CLI11 calls an unknown command an unexpected argument; the nearest name says more.
 std::string unknown_command(int argc, const char* const* argv) {
-  if (argc < 2 || argv[1][0] == '-') return "";
-  const std::vector<std::string> names(std::begin(commands), std::end(commands));
-  if (std::find(names.begin(), names.end(), argv[1]) != names.end()) return "";
-  const std::string near = nearest(argv[1], names);
-  return fmt::format("there is no command '{}'{}", argv[1],
-                     near.empty() ? "; see epifuse --help" : fmt::format("; did you mean '{}'?", near));
+  const auto word = [&](int index) { return index < argc && argv[index][0] != '-' ? std::string(argv[index]) : ""; };
+  const bool of_cache = word(1) == "cache";
+  const std::vector<std::string> names = of_cache ? std::vector<std::string>{"list", "path"}
+                                                  : std::vector<std::string>(std::begin(commands), std::end(commands));
+  const std::string given = word(of_cache ? 2 : 1), before = of_cache ? "cache " : "";
+  if (given.empty() || std::find(names.begin(), names.end(), given) != names.end()) return "";
+  const std::string near = nearest(given, names);
+  return fmt::format("there is no command '{}{}'{}", before, given,
+                     near.empty() ? fmt::format("; there are {}", fmt::join(names, ", "))
+                                  : fmt::format("; did you mean '{}{}'?", before, near));
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ import statistics
 import struct
 import sys
 
-import npy_files
+sys.dont_write_bytecode = True  # nothing but what is asked for is left in the tree
+import npy_files  # noqa: E402
 
 # Experts, hidden size, expert width, experts for each token: config.json of the published checkpoints.
 MODELS = {

@@ -39,6 +39,9 @@ Json diagnostic_json(const Diagnostic& diagnostic) {
   return row;
 }
 
+// fwrite rather than fmt::print, which throws: a closed or full stderr must not change how a command ends.
+void say(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
 // All mistakes of a spec, unless someone took another file for one: then the first of them say so.
 constexpr size_t most_printed = 100;
 
@@ -97,19 +100,17 @@ Report failure(Diagnostics diagnostics) {
   return report;
 }
 
-void note(std::string_view text) { fmt::print(stderr, "epifuse: {}\n", text); }
+void note(std::string_view text) { say(fmt::format("epifuse: {}\n", text)); }
 
 ExitCode print(const Report& report, std::string_view command, bool json) {
   if (!json) {
-    fmt::print(stderr, "{}", diagnostics_text(report.diagnostics));
-    if (!report.error.empty()) fmt::print(stderr, "epifuse: error: {}\n", report.error);
+    say(diagnostics_text(report.diagnostics));
+    if (!report.error.empty()) note("error: " + report.error);
   }
   const std::string text = json ? json_text(report, command) : report.text;
-  // fwrite rather than fmt, which throws: a full disk behind a redirection is the machine's fault and nothing more.
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (written) return report.code;
-  fmt::print(stderr, "epifuse: error: cannot write to the standard output: {}\n",
-             std::generic_category().message(errno));
+  note(fmt::format("error: cannot write to the standard output: {}", std::generic_category().message(errno)));
   return report.code == ExitCode::good ? ExitCode::machine : report.code;
 }
 

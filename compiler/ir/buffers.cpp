@@ -1,94 +1,147 @@
+// Extents of data follow from shapes; those of scales also from block sizes, layout and groups (docs/language.md
+// S5-S7).
 #include "compiler/ir/buffers.h"
 
-#include "base/ensure.h"
+#include <algorithm>
 
 namespace epifuse::ir {
 namespace {
 
-const Dimension& dim(const Graph& graph, DimId id) { return graph.dims[static_cast<size_t>(id)]; }
-
-IntExpr capacity(const Graph& graph, DimId id) {
-  const Dimension& d = dim(graph, id);
-  if (d.kind != DimKind::aligned) return IntExpr::symbol(d.name);
-  // round_down(x, A) is round_up(x - (A - 1), A).
-  const IntExpr groups = IntExpr::symbol(dim(graph, dim(graph, d.base).cut_by).name);
-  return round_up(IntExpr::symbol(dim(graph, d.base).name) + (groups - 1) * (d.align - 1), d.align);
+// The grouped dimension that an extent runs over, itself or through an aligned one; -1: none.
+DimId grouped_dim(const Graph& graph, const Extent& extent) {
+  if (extent.dim < 0) return -1;
+  const Dimension& dim = graph.dims[extent.dim];
+  if (dim.kind == DimKind::aligned) return dim.base;
+  return dim.kind == DimKind::grouped ? extent.dim : -1;
 }
 
-// True when the axis's rows come in groups, whose scale tiles must not be shared.
-const Dimension* grouped_dimension(const Graph& graph, const Extent& extent) {
-  if (extent.dim < 0) return nullptr;
-  const Dimension& d = dim(graph, extent.dim);
-  return d.kind == DimKind::grouped || d.kind == DimKind::aligned ? &d : nullptr;
-}
+// 128 rows by 4 blocks of one byte (blocked_128x4).
+constexpr int64_t tile_rows = 128, tile_columns = 4, tile_bytes = 512;
 
-// Tiles of 128 rows that `extent` rows can occupy when each group starts a tile of its own.
-IntExpr row_tiles(const Graph& graph, const Extent& extent) {
-  const IntExpr rows = extent_expression(graph, extent);
-  const Dimension* grouped = grouped_dimension(graph, extent);
-  if (!grouped || (grouped->align % 128 == 0)) return ceil_div(rows, 128);
-  const DimId cut_by = grouped->kind == DimKind::aligned ? dim(graph, grouped->base).cut_by : grouped->cut_by;
-  return ceil_div(rows + IntExpr::symbol(dim(graph, cut_by).name) * 127 - 127, 128);
-}
+class BufferLister {
+ public:
+  explicit BufferLister(const Graph& graph) : graph_(graph) {}
+
+  std::vector<Buffer> run() {
+    for (const Input& input : graph_.inputs)
+      if (!input.left_out) tensor(input.tensor, TensorRole::input, input.default_value.has_value());
+    for (DimId dim = 0; dim < static_cast<DimId>(graph_.dims.size()); ++dim)
+      if (graph_.dims[dim].kind == DimKind::grouped && is_used(dim)) group_sizes(dim);
+    for (const Output& output : graph_.outputs)
+      if (!output.left_out) tensor(output.tensor, TensorRole::output, true);
+    return std::move(list_);
+  }
+
+ private:
+  bool is_used(DimId grouped) const {
+    const auto in_tensor = [&](const Tensor& tensor) {
+      return std::any_of(tensor.shape.begin(), tensor.shape.end(),
+                         [&](const Extent& e) { return grouped_dim(graph_, e) == grouped; });
+    };
+    return std::any_of(graph_.inputs.begin(), graph_.inputs.end(),
+                       [&](const Input& i) { return in_tensor(i.tensor); }) ||
+           std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const Output& o) {
+             if (o.left_out) return false;
+             const Node& value = graph_.nodes[o.value];
+             return in_tensor(o.tensor) ||
+                    (value.op == Op::group_ends && graph_.base_name({1, value.dim, 1}).dim == grouped);
+           });
+  }
+
+  void group_sizes(DimId id) {
+    const Dimension& dim = graph_.dims[id];
+    Buffer info;
+    info.name = group_sizes_name(graph_, id);
+    info.tensor = dim.name;
+    info.role = TensorRole::group_sizes;
+    info.storage = dim.sizes_storage;
+    info.extents = {extent_expression(graph_, {1, dim.cut_by, 1})};
+    list_.push_back(std::move(info));
+  }
+
+  void tensor(const Tensor& tensor, TensorRole role, bool optional) {
+    Buffer info;
+    info.name = tensor.name;
+    info.role = role;
+    info.storage = tensor.type.storage();
+    for (const Extent& extent : tensor.shape) info.extents.push_back(extent_expression(graph_, extent));
+    info.pointer_axes = tensor.pointer_axes;
+    info.tensor = tensor.name;
+    info.optional = optional;
+    list_.push_back(info);
+    if (!tensor.type.scaled()) return;
+    info.name += ".scale";
+    info.storage = format_info(tensor.type.format).scale;
+    info.extents = scale_extents(tensor, info.extents);
+    info.is_scale = true;
+    list_.push_back(std::move(info));
+  }
+
+  std::vector<IntExpr> scale_extents(const Tensor& tensor, const std::vector<IntExpr>& data) const {
+    const FormatInfo& format = format_info(tensor.type.format);
+    const size_t rank = data.size();
+    const size_t along = tensor.type.along_axis < 0 ? rank - 1 : static_cast<size_t>(tensor.type.along_axis);
+    const size_t across = along + 1 == rank ? rank - 2 : rank - 1;  // only looked at where there are two dimensions
+    std::vector<IntExpr> extents = data;
+    extents[along] = ceil_div(data[along], format.block_columns);
+    if (format.block_rows > 1) extents[across] = ceil_div(data[across], format.block_rows);
+    switch (tensor.type.layout) {
+      case ScaleLayout::rows: return extents;
+      case ScaleLayout::columns_tma:
+        std::swap(extents[rank - 2], extents[rank - 1]);
+        extents[rank - 1] = round_up(extents[rank - 1], 4);
+        return extents;
+      case ScaleLayout::blocked_128x4: break;
+    }
+    std::vector<IntExpr> tiles(data.begin(), data.end() - 2);
+    const IntExpr rows = tile_count(tensor.shape[across], tile_rows * format.block_rows);
+    const IntExpr columns = tile_count(tensor.shape[along], tile_columns * format.block_columns);
+    const bool tokens_along = grouped_dim(graph_, tensor.shape[along]) >= 0;
+    tiles.push_back(tokens_along ? columns : rows);
+    tiles.push_back(tokens_along ? rows : columns);
+    tiles.emplace_back(tile_bytes);
+    return tiles;
+  }
+
+  // The tiles that cover an extent, `unit` elements each. In a grouped dimension each group begins a new one: the most
+  // that groups of any sizes need.
+  IntExpr tile_count(const Extent& extent, int64_t unit) const {
+    const DimId grouped = grouped_dim(graph_, extent);
+    const IntExpr size = extent_expression(graph_, extent);
+    if (grouped < 0) return ceil_div(size, unit);
+    const int64_t align = graph_.dims[extent.dim].align;
+    if (align % unit == 0) return ceil_div(size, unit);
+    const IntExpr groups = extent_expression(graph_, {1, graph_.dims[grouped].cut_by, 1});
+    // A gap that fills up part of a tile adds none, so where alignment divides the tile the tokens alone count.
+    const IntExpr tokens = unit % align == 0 ? extent_expression(graph_, {1, grouped, 1}) : size;
+    return ceil_div(tokens + (groups - 1) * (unit - 1), unit);
+  }
+
+  const Graph& graph_;
+  std::vector<Buffer> list_;
+};
 
 }  // namespace
 
 IntExpr extent_expression(const Graph& graph, const Extent& extent) {
   if (extent.dim < 0) return extent.times;
-  return exact_div(capacity(graph, extent.dim) * extent.times, extent.over);
-}
-
-std::vector<IntExpr> scale_extents(const Graph& graph, const Tensor& tensor) {
-  const FormatInfo& info = format_info(tensor.type.format);
-  const size_t rank = tensor.shape.size();
-  EPIFUSE_ENSURE(info.scaled && rank >= 1, "scale_extents of a plain tensor");
-  const size_t along = tensor.type.along_axis < 0 ? rank - 1 : static_cast<size_t>(tensor.type.along_axis);
-  // The other blocked axis of a square block is its neighbour in memory.
-  const size_t across = along == 0 ? 1 : along - 1;
-  std::vector<IntExpr> extents;
-  for (size_t axis = 0; axis < rank; ++axis) {
-    const int block = axis == along ? info.block_columns : axis == across && rank > 1 ? info.block_rows : 1;
-    extents.push_back(ceil_div(extent_expression(graph, tensor.shape[axis]), block));
+  const Dimension& dim = graph.dims[extent.dim];
+  if (dim.kind == DimKind::aligned) {
+    // round_up(x - (A-1), A) is x rounded down to A.
+    const Dimension& base = graph.dims[dim.base];
+    const IntExpr groups = extent_expression(graph, {1, base.cut_by, 1});
+    return round_up(IntExpr::symbol(base.name) + (groups - 1) * (dim.align - 1), dim.align);
   }
-  if (tensor.type.layout == ScaleLayout::columns_tma && rank >= 2) {
-    std::swap(extents[rank - 1], extents[rank - 2]);
-    extents[rank - 1] = round_up(extents[rank - 1], 4);
-  } else if (tensor.type.layout == ScaleLayout::blocked_128x4) {
-    const size_t outer = along == rank - 1 ? rank - 2 : rank - 1;
-    IntExpr bytes = row_tiles(graph, tensor.shape[outer]) * ceil_div(extents[along], 4) * 512;
-    for (size_t axis = 0; axis < rank; ++axis)
-      if (axis != along && axis != outer) bytes = bytes * extents[axis];
-    extents = {bytes};
-  }
-  return extents;
+  IntExpr value = IntExpr::symbol(dim.name);
+  if (extent.times != 1) value = extent.times * value;
+  return extent.over == 1 ? value : exact_div(value, extent.over);
 }
 
 std::string group_sizes_name(const Graph& graph, DimId grouped) {
-  const Dimension& d = dim(graph, grouped);
-  return d.name + (d.sizes == GroupSizes::ends ? ".ends" : ".counts");
+  const Dimension& dim = graph.dims[grouped];
+  return dim.name + (dim.sizes == GroupSizes::ends ? ".ends" : ".counts");
 }
 
-std::vector<Buffer> buffers(const Graph& graph) {
-  std::vector<Buffer> list;
-  for (size_t i = 0; i < graph.dims.size(); ++i) {
-    const Dimension& d = graph.dims[i];
-    if (d.kind != DimKind::grouped) continue;
-    list.push_back({group_sizes_name(graph, static_cast<DimId>(i)), d.name, d.sizes_storage, TensorRole::group_sizes,
-                    {IntExpr::symbol(dim(graph, d.cut_by).name)}, false});
-  }
-  auto add = [&](const Tensor& tensor, TensorRole role, bool optional) {
-    std::vector<IntExpr> extents;
-    for (const Extent& extent : tensor.shape) extents.push_back(extent_expression(graph, extent));
-    list.push_back({tensor.name, tensor.name, tensor.type.storage(), role, std::move(extents), optional});
-    if (!tensor.type.scaled()) return;
-    list.push_back({tensor.name + ".scale", tensor.name, format_info(tensor.type.format).scale, role,
-                    scale_extents(graph, tensor), optional});
-  };
-  for (const Input& input : graph.inputs)
-    if (!input.left_out) add(input.tensor, TensorRole::input, input.default_value.has_value());
-  for (const Output& output : graph.outputs)
-    if (!output.left_out) add(output.tensor, TensorRole::output, true);
-  return list;
-}
+std::vector<Buffer> buffers(const Graph& graph) { return BufferLister(graph).run(); }
 
 }  // namespace epifuse::ir

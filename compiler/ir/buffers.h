@@ -1,5 +1,17 @@
-// The buffers that a caller binds for a kernel, by the names they have everywhere (language.md, design.md §8): `y` and
-// `y.scale` of a scaled tensor, `M.ends` or `M.counts` of a group.
+// The buffers of a resolved kernel: what a caller binds, by the names that are the same everywhere (`y`, `y.scale`,
+// `M.ends`), with extents as expressions over the kernel's dimensions.
+//
+// Symbols are the names of dims, of dyns, and of grouped dimensions, which stand for their capacity. An aligned
+// dimension is no symbol: its capacity follows, M + E*(A-1) rounded down to A.
+//
+// Scales, from data [.., R, C] with blocks along C (S7; block sizes b, and a across for types of two-dimensional
+// blocks):
+//   rows           the data's shape with blocked dimensions divided, rounded up
+//   columns_tma    the same with the last two swapped, and the last rounded up to a multiple of 4
+//   blocked_128x4  tiles of 512 bytes, 128 rows by 4 blocks: [.., tile rows, tile columns, 512]. Rows in groups: each
+//                  group begins on a tile row, so there is room for as many as any sizes need. Tokens along the blocks:
+//                  each group is a matrix of its own, [tile columns of all groups, tile rows, 512]. With `along` the
+//                  second-last dimension, R and C change places.
 #pragma once
 
 #include <string>
@@ -13,23 +25,21 @@ namespace epifuse::ir {
 
 struct Buffer {
   std::string name;    // "y.scale"
-  std::string tensor;  // "y"; for group sizes the dimension, "M"
-  Storage storage = Storage::f32;
+  std::string tensor;  // "y"; of group sizes the dimension, "M"
   TensorRole role = TensorRole::input;
-  std::vector<IntExpr> extents;  // elements, in memory order, over the names of dimensions
-  bool optional = false;         // the caller may leave it out
+  Storage storage = Storage::f32;
+  std::vector<IntExpr> extents;  // memory order; e2m1 counts elements, two to a byte
+  int pointer_axes = 0;          // > 0: a device array of pointers to buffers of the other extents
+  bool is_scale = false;
+  bool optional = false;  // may be left out
 };
 
-// In the order of the spec: group sizes, inputs, outputs; a scale behind its codes. What was left out is not listed.
+// Inputs in the order of the spec, each followed by its scales; the sizes of every grouped dimension that stands in a
+// tensor or in stored ends; outputs. What was left out is not listed.
 std::vector<Buffer> buffers(const Graph& graph);
 
-// An extent as an expression over dimension names. An aligned dimension P = M align A has room for M + E*(A-1) rows,
-// rounded down to A (S6).
+// The number of elements of an extent as an expression over the symbols above.
 IntExpr extent_expression(const Graph& graph, const Extent& extent);
-
-// Extents of the scale buffer of a scaled tensor (S7): the stored shape with blocked axes divided, rounded up; for
-// columns_tma the last two swapped and the pitch a multiple of 4; for blocked_128x4 one axis of bytes (numerics.md §6.2).
-std::vector<IntExpr> scale_extents(const Graph& graph, const Tensor& tensor);
 
 // "M.ends" or "M.counts".
 std::string group_sizes_name(const Graph& graph, DimId grouped);

@@ -31,7 +31,10 @@ class Classifier {
   }
 
  private:
+  // Once for a place: grad gives several nodes.
   void refuse(const Span& where, const std::string& what, const std::string& hint = not_yet) {
+    for (const Diagnostic& said : diagnostics_.all())
+      if (said.where.offset == where.offset && said.message.starts_with(what)) return;
     diagnostics_.error(where, what + " is not lowered yet", hint);
     failed_ = true;
   }

@@ -1,4 +1,5 @@
 // Small graphs for the published activation vectors: values, layouts of gate and up, probabilities.
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/interpreter/interpreter.h"
@@ -20,6 +21,12 @@ using test::values_of;
 // last digits of a double.
 bool close(double got, double expected) {
   return std::fabs(got - expected) <= 0x1p-22 * std::fabs(expected) + 0x1p-149;
+}
+
+// 2^-20 is what the language promises. In the tail of erfc the rounding of 0.7071… to f32, 1.7e-8, counts x^2 times, so
+// there the formula in f32 is no better; every other activation is held to 2^-20 everywhere.
+double conditioning(const std::string& name, double x) {
+  return name == "gelu_erf" || name == "geglu_erf" ? std::max(1.0, x * x / 32) : 1;
 }
 
 std::vector<double> run_columns(GraphBuilder& g, const std::vector<std::pair<std::string, std::vector<double>>>& inputs,
@@ -54,9 +61,7 @@ TEST_CASE("unary activations") {
     for (size_t i = 0; i < in.size(); ++i) {
       const double expected = rows[i][1];
       INFO(name << "(" << in[i] << ") is " << out[i] << ", expected " << expected);
-      // Constants are f32 in a kernel and double in the vectors: 2^-20 is what the language promises, and where the
-      // argument of the sigmoid is large its error counts so many times.
-      const double slack = 0x1p-20 * std::fabs(expected) * std::max(1.0, std::fabs(in[i] * in[i])) + 0x1p-126;
+      const double slack = 0x1p-20 * conditioning(name, in[i]) * std::fabs(expected) + 0x1p-126;
       CHECK((std::isnan(expected) ? std::isnan(out[i]) : std::fabs(out[i] - expected) <= slack));
     }
   }
@@ -90,7 +95,7 @@ TEST_CASE("gated activations with a probability") {
     for (size_t i = 0; i < out.size(); ++i) {
       const double expected = rows[i][4];
       INFO(name << "(" << gates[i] << ", " << ups[i] << ") is " << out[i] << ", expected " << expected);
-      const double slack = 0x1p-20 * std::fabs(expected) * std::max(1.0, gates[i] * gates[i]) + 0x1p-126;
+      const double slack = 0x1p-20 * conditioning(name, gates[i]) * std::fabs(expected) + 0x1p-126;
       CHECK((std::isnan(expected) ? std::isnan(out[i]) : std::fabs(out[i] - expected) <= slack));
     }
   }
@@ -108,8 +113,7 @@ TEST_CASE("gelu_srelu.json and swiglu_clamped_gptoss.json") {
     const std::vector<double> out = run_columns(g, {{"x", x}});
     for (size_t i = 0; i < x.size(); ++i) {
       INFO(name << " of " << x[i]);
-      CHECK(std::fabs(out[i] - rows[i][name].get<double>()) <=
-            0x1p-20 * std::max(1.0, x[i] * x[i]) * std::fabs(rows[i][name].get<double>()));
+      CHECK(std::fabs(out[i] - rows[i][name].get<double>()) <= 0x1p-20 * std::fabs(rows[i][name].get<double>()));
     }
   }
 
@@ -125,7 +129,7 @@ TEST_CASE("gelu_srelu.json and swiglu_clamped_gptoss.json") {
   const std::vector<double> out = run_columns(g, {{"gate", gates}, {"up", ups}}, {{"alpha", 1.702}, {"limit", 7.0}});
   for (size_t i = 0; i < out.size(); ++i) {
     const double expected = oai["rows"][i]["out"];
-    CHECK(std::fabs(out[i] - expected) <= 0x1p-20 * std::max(1.0, std::fabs(gates[i])) * std::fabs(expected));
+    CHECK(std::fabs(out[i] - expected) <= 0x1p-20 * std::fabs(expected));
   }
 }
 

@@ -1,5 +1,5 @@
 // The buffers of a kernel and their sizes.
-#include "compiler/semantics/buffers.h"
+#include "compiler/ir/buffers.h"
 
 #include "tests/semantics/spec_support.h"
 
@@ -13,7 +13,7 @@ const std::map<std::string, int64_t> sizes = {{"E", 5}, {"M", 300}, {"N", 200}, 
 // "name storage [extents]" for the sizes above, in order.
 std::vector<std::string> list(const ir::Graph& graph) {
   std::vector<std::string> lines;
-  for (const BufferInfo& buffer : buffers(graph)) {
+  for (const ir::Buffer& buffer : ir::buffers(graph)) {
     std::vector<int64_t> extents;
     for (const IntExpr& extent : buffer.extents) {
       const Result<int64_t> value = extent.evaluate([&](std::string_view name) -> std::optional<int64_t> {
@@ -99,7 +99,7 @@ TEST_CASE("the bound on tiles of groups is one that some sizes reach, and none p
   const ir::Graph graph = resolve_text(
       "kernel k {\n dim E, N\n group M by E\n in x : f32[M, N]\n"
       "out y : mxfp8(layout = blocked_128x4)[M, N] = x\n}\n");
-  const IntExpr rows = buffers(graph).back().extents[0];
+  const IntExpr rows = ir::buffers(graph).back().extents[0];
   for (const int64_t groups : {1, 2, 3})
     for (const int64_t tokens : {3, 100, 127, 128, 129, 257, 384, 400}) {
       const Result<int64_t> value =
@@ -116,16 +116,15 @@ TEST_CASE("roles, pointers, and what may be left out") {
       "kernel k {\n dim E, N, K\n group M by E\n in x : bf16[M, K]\n in w : bf16[E][N, K]\n"
       "in b : f32[N] = 0\n out y : f32[M, N] = gemm(x, w) + b\n}\n",
       options);
-  const std::vector<BufferInfo> all = buffers(graph);
-  REQUIRE(all.size() == 5);
+  const std::vector<ir::Buffer> all = ir::buffers(graph);
+  REQUIRE(all.size() == 4);  // b is left out, and not listed
   CHECK(all[1].name == "w");
   CHECK(all[1].pointer_axes == 1);
   CHECK_FALSE(all[0].optional);
-  CHECK(all[2].optional);
-  CHECK(all[2].left_out);
-  CHECK(all[3].role == TensorRole::group_sizes);
-  CHECK(all[3].dim == 3);
-  CHECK(all[4].role == TensorRole::output);
-  CHECK(all[4].optional);
-  CHECK(all[4].tensor == &graph.outputs[0].tensor);
+  CHECK(all[2].role == TensorRole::group_sizes);
+  CHECK(all[2].name == "M.ends");
+  CHECK(all[2].tensor == "M");
+  CHECK(all[3].role == TensorRole::output);
+  CHECK(all[3].optional);
+  CHECK(all[3].tensor == "y");
 }

@@ -1,0 +1,161 @@
+// Inputs from a seed: the same everywhere, fitting what is given, and NaN where nobody may look.
+#include "jit/inputs.h"
+
+#include <cmath>
+
+#include "compiler/semantics/resolve.h"
+#include "tests/jit/support.h"
+
+using namespace epifuse;
+using namespace epifuse::test;
+using interpreter::Buffers;
+using interpreter::load_integer;
+using interpreter::load_one;
+using jit::DataMode;
+using jit::InputOptions;
+
+namespace {
+
+ir::Graph graph_of(const std::string& text) {
+  Diagnostics diagnostics;
+  const Program program = program_of(text, diagnostics);
+  ResolveOptions options;
+  options.require_bound = true;
+  const auto graph = resolve(program, "", options, diagnostics);
+  INFO(diagnostics.print());
+  REQUIRE(graph);
+  return *graph;
+}
+
+Buffers make(const ir::Graph& graph, const InputOptions& options) {
+  const auto made = jit::make_inputs(graph, options);
+  INFO((made ? std::string() : made.error().message));
+  REQUIRE(made);
+  return *made;
+}
+
+std::string error_of(const ir::Graph& graph, const InputOptions& options) {
+  const auto made = jit::make_inputs(graph, options);
+  REQUIRE_FALSE(made);
+  CHECK(made.error().kind == ErrorKind::user);
+  return made.error().message;
+}
+
+std::vector<int64_t> integers(const interpreter::HostTensor& tensor) {
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < tensor.elements(); ++i) values.push_back(load_integer(tensor, i));
+  return values;
+}
+
+std::string grouped(const std::string& clause) {
+  return "kernel k {\n  dim E = 3, K = 64, N = 64\n  group M by E " + clause +
+         "\n  in x : bf16[M, K]\n  in w : bf16[E, N, K]\n  in p : f32[M]\n  out y : f32[M, N] = gemm(x, w) * p\n}\n";
+}
+
+}  // namespace
+
+TEST_CASE("a seed decides every byte, the number of threads none") {
+  const ir::Graph graph = graph_of(grouped(""));
+  InputOptions options;
+  options.seed = 5;
+  options.threads = 1;
+  const Buffers one = make(graph, options);
+  options.threads = 7;
+  const Buffers seven = make(graph, options);
+  REQUIRE(one.size() == 4);
+  for (const auto& [name, tensor] : one) CHECK(seven.at(name).bytes == tensor.bytes);
+  options.seed = 6;
+  CHECK(make(graph, options).at("w").bytes != one.at("w").bytes);
+}
+
+TEST_CASE("counts become ends or counts, with the alignment of the group") {
+  InputOptions options;
+  options.counts = {{5, 0, 7}};
+  CHECK(integers(make(graph_of(grouped("")), options).at("M.ends")) == std::vector<int64_t>{5, 5, 12});
+  CHECK(integers(make(graph_of(grouped("align 8")), options).at("M.ends")) == std::vector<int64_t>{5, 8, 15});
+  const Buffers counts = make(graph_of(grouped("counts i64")), options);
+  CHECK(integers(counts.at("M.counts")) == *options.counts);
+  CHECK(counts.at("M.counts").storage == Storage::i64);
+  CHECK(counts.at("x").extents == std::vector<int64_t>{12, 64});
+  options.slack_rows = 3;
+  CHECK(make(graph_of(grouped("")), options).at("x").extents == std::vector<int64_t>{15, 64});
+}
+
+TEST_CASE("rows of no group hold NaN, all others numbers") {
+  InputOptions options;
+  options.counts = {{5, 0, 7}};
+  options.slack_rows = 4;
+  const Buffers made = make(graph_of(grouped("align 8")), options);
+  const auto inside = [](int64_t row) { return row < 5 || (row >= 8 && row < 15); };
+  REQUIRE(made.at("x").extents[0] == 20);
+  for (int64_t row = 0; row < 20; ++row) {
+    INFO("row " << row);
+    CHECK(std::isnan(load_one(made.at("p"), row)) != inside(row));
+    for (int64_t k = 0; k < 64; ++k) CHECK(std::isnan(load_one(made.at("x"), row * 64 + k)) != inside(row));
+  }
+}
+
+TEST_CASE("whole numbers are small, and normal ones have the variance they should") {
+  const ir::Graph graph = graph_of(grouped(""));
+  InputOptions options;
+  options.counts = {{200, 100, 50}};
+  options.mode = DataMode::integers;
+  const Buffers whole = make(graph, options);
+  for (int64_t i = 0; i < whole.at("w").elements(); ++i) {
+    const double value = load_one(whole.at("w"), i);
+    REQUIRE((value == std::floor(value) && std::fabs(value) <= 2));
+  }
+  options.mode = DataMode::normal;
+  const Buffers normal = make(graph, options);
+  const auto variance = [](const interpreter::HostTensor& tensor) {
+    double sum = 0;
+    for (int64_t i = 0; i < tensor.elements(); ++i) sum += load_one(tensor, i) * load_one(tensor, i);
+    return sum / static_cast<double>(tensor.elements());
+  };
+  CHECK(variance(normal.at("x")) == Approx(1).epsilon(0.05));
+  CHECK(variance(normal.at("w")) == Approx(1.0 / 64).epsilon(0.05));  // of a product then 1
+  options.mode = DataMode::scaled;
+  CHECK(variance(make(graph, options).at("x")) > 10);
+}
+
+TEST_CASE("what is given is kept, and decides sizes") {
+  const ir::Graph graph = graph_of(grouped(""));
+  InputOptions options;
+  options.given["x"] = interpreter::make_tensor(Storage::bf16, {100, 64}, 0x3C);
+  const Buffers made = make(graph, options);
+  CHECK(made.at("x").bytes == options.given["x"].bytes);
+  CHECK(made.at("p").extents == std::vector<int64_t>{100});
+  CHECK(integers(made.at("M.ends")).back() <= 100);
+  SECTION("group sizes too") {
+    options.given.erase("x");
+    options.given["M.ends"] = interpreter::make_tensor(Storage::i32, {3});
+    for (int64_t e = 0; e < 3; ++e) interpreter::store_one(options.given["M.ends"], e, 10.0 * (static_cast<double>(e) + 1));
+    CHECK(make(graph, options).at("x").extents[0] == 30);
+  }
+}
+
+TEST_CASE("dyns have the size that is asked for") {
+  const ir::Graph graph = graph_of(
+      "kernel d {\n  dim K = 64, N = 64\n  dyn S\n  in x : bf16[S, K]\n  in w : bf16[N, K]\n"
+      "  out y : f32[S, N] = gemm(x, w)\n}\n");
+  InputOptions options;
+  CHECK(make(graph, options).at("x").extents[0] == InputOptions::default_size);
+  options.sizes = {{"S", 17}};
+  CHECK(make(graph, options).at("x").extents[0] == 17);
+  options.sizes = {{"T", 17}};
+  CHECK(contains(error_of(graph, options), "'T' is no dyn"));
+}
+
+TEST_CASE("what does not fit is refused by name") {
+  const ir::Graph graph = graph_of(grouped(""));
+  InputOptions options;
+  options.counts = {{1, 2}};
+  CHECK(contains(error_of(graph, options), "2 counts are given for the 3 groups of 'M'"));
+  options.counts = {{1, -2, 3}};
+  CHECK(contains(error_of(graph, options), "negative"));
+  options.counts = {{1, 2, 3}};
+  options.given["w"] = interpreter::make_tensor(Storage::f32, {3, 64, 64});
+  CHECK(contains(error_of(graph, options), "'w'"));
+  options.given = {{"M.ends", interpreter::make_tensor(Storage::f32, {3})}};
+  CHECK(contains(error_of(graph, options), "'M.ends'"));
+}
