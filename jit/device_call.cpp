@@ -1,7 +1,8 @@
 #include "jit/device_call.h"
 
-#include <cstring>
 #include <fmt/format.h>
+
+#include "base/ensure.h"
 
 namespace epifuse::jit {
 namespace {
@@ -80,6 +81,12 @@ Status DeviceCall::download(Buffers& outputs) const {
     }
   }
   return {};
+}
+
+runtime::GuardBuffer& DeviceCall::memory(std::string_view name) {
+  for (Tensor& tensor : tensors_)
+    if (tensor.name == name) return tensor.memory;
+  fail("a kernel has no such tensor", __FILE__, __LINE__);
 }
 
 Result<std::vector<std::string>> DeviceCall::misplaced_writes(const Buffers& buffers) const {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/interpreter/host_tensor.h"
@@ -24,6 +26,11 @@ class DeviceCall {
   // Launches and waits. The group sizes are checked first.
   Status launch(int sm_margin);
   Status download(interpreter::Buffers& outputs) const;
+
+  const runtime::BoundCall& bound() const { return call_; }
+  cuda::Stream stream() const { return stream_.get(); }
+  // The buffer of a tensor of the recipe (InternalError: there is none).
+  runtime::GuardBuffer& memory(std::string_view name);
 
   // What was written that must not be, one line each: memory around the buffers, and inputs.
   Result<std::vector<std::string>> misplaced_writes(const interpreter::Buffers& buffers) const;

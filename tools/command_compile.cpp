@@ -83,10 +83,14 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
     if (!found) return failure(found.error());
     nvdisasm = *found;
   }
-  // The cache keeps cubins alone.
-  const std::unique_ptr<jit::Engine> engine = make_engine(world, line.emit != Emit::ptx);
+  std::unique_ptr<jit::Engine> engine = make_engine(world, true);
   Diagnostics diagnostics;
-  const auto compiled = engine->compile(program, line.kernel, compiler_options(line), diagnostics);
+  auto compiled = engine->compile(program, line.kernel, compiler_options(line), diagnostics);
+  if (compiled && *compiled && line.emit == Emit::ptx && (**compiled)->ptx.empty()) {
+    // The cache keeps cubins alone.
+    engine = make_engine(world, false);
+    compiled = engine->compile(program, line.kernel, compiler_options(line), diagnostics);
+  }
   if (!compiled) return failure(compiled.error());
   if (!*compiled) return failure(std::move(diagnostics));
   const jit::CompiledKernel& kernel = ***compiled;

@@ -146,7 +146,7 @@ class Gatherer {
     tensor.storage = buffer.storage;
     tensor.extents = npy_extents(array, buffer.storage);
     Result<std::string> bytes =
-        npy_to_storage(array, buffer.storage, tensor.extents, fmt::format("'{}' of {}", buffer.name, from));
+        npy_to_storage(array, buffer.storage, tensor.extents, fmt::format("{} ({})", from, buffer.name));
     if (!bytes) return bytes.error();
     tensor.bytes.assign(bytes->begin(), bytes->end());
     made_.data.given[buffer.name] = std::move(tensor);

@@ -204,14 +204,14 @@ std::vector<OutputWalk::CutAxis> OutputWalk::cut_axes(bool scales) const {
     };
     ir::DimId grouped = -1;
     if (const Groups* groups = is_plain_name(name) ? problem_->groups(name.dim) : nullptr) {
-      const bool aligned = graph.dims[name.dim].kind == ir::DimKind::aligned;
+      const bool has_gaps = graph.dims[name.dim].align > 1;
       int64_t done = 0;
       for (size_t e = 0; e < groups->start.size(); ++e) {
         if (groups->count(e) == 0) continue;
         add(StoredRange::Kind::outside, done, groups->start[e] / block);
         done = ceil_div(groups->end[e], block);
         add(StoredRange::Kind::owned, groups->start[e] / block, done);
-        if (!aligned) continue;
+        if (!has_gaps || graph.dims[name.dim].slot) continue;
         add(StoredRange::Kind::gap, done, ceil_div(groups->gap_end[e], block));
         done = std::max(done, ceil_div(groups->gap_end[e], block));
       }

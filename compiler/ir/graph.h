@@ -13,7 +13,8 @@
 //               cast rounds to nearest even into a plain type and back.
 //   NaN         min, max, clamp: NaN if an argument is. Comparisons with NaN are 0, != is 1.
 //   outputs     the only place that rounds to storage, quantises, transposes or reduces. Rows outside the groups are
-//               not written; the gap behind a group of an aligned dimension is written as zero.
+//               not written; the gap behind a group is written as zero where groups are aligned (P = M align A, and M
+//               itself under an align clause), up to the end of the buffer.
 //   aliasing    none: an output overlaps no input and no other output.
 #pragma once
 

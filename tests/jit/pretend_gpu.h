@@ -20,9 +20,8 @@ class PretendGpu {
   // Bytes in "device memory", by the buffer's name.
   using Outputs = std::map<std::string, uint8_t*>;
 
-  explicit PretendGpu(const LaunchRecipe& recipe) : recipe_(recipe) {
+  PretendGpu() {
     state() = this;
-    driver_.entries = {{recipe.steps.at(0).entry, recipe.steps.at(0).parameter_bytes}};
     auto table = std::make_shared<runtime::DriverApi>(*driver_.table());
     table->mem_get_allocation_granularity = [](size_t* granule, const cuda::AllocationProperties*,
                                                cuda::GranularityFlag) {
@@ -62,6 +61,16 @@ class PretendGpu {
   }
   ~PretendGpu() { state() = nullptr; }
 
+  // The kernel that will be loaded.
+  void expect(const LaunchRecipe& recipe) {
+    recipe_ = recipe;
+    driver_.entries = {{recipe.steps.at(0).entry, recipe.steps.at(0).parameter_bytes}};
+  }
+
+ private:
+  FakeDriver driver_;  // outlives the device
+
+ public:
   runtime::DevicePtr device;
   std::function<void(int launch, const Outputs&)> kernel;  // counts from 0
   int launches = 0;
@@ -84,8 +93,7 @@ class PretendGpu {
     return found;
   }
 
-  FakeDriver driver_;
-  const LaunchRecipe recipe_;
+  LaunchRecipe recipe_;
 };
 
 }  // namespace epifuse::test

@@ -2,6 +2,7 @@
 #include "compiler/lowering/simplify.h"
 
 #include "compiler/interpreter/compare.h"
+#include "compiler/ir/buffers.h"
 #include "tests/lowering/lowering_support.h"
 #include "tests/support/host_data.h"
 #include "tests/support/random_spec.h"

@@ -1,0 +1,113 @@
+"""Files that commands write: they appear whole or not at all, where they were asked for, and never in place of anything
+that is no file."""
+
+import os
+import signal
+import stat
+import time
+
+import support
+from support import npy_files
+
+
+class OutputTest(support.CliTest):
+    def test_places_that_cannot_be_written(self):
+        spec = self.small()
+        os.mkdir(self.path("folder"))
+        os.mkfifo(self.path("pipe"))
+        self.write("file", "old")
+        before = self.files()
+        emit = ["compile", spec, "--emit=cuda", "-o"]
+        self.refuses(1, *emit, "folder", says="it is a directory")
+        self.refuses(1, *emit, "folder/", says="directory")
+        self.refuses(1, *emit, "missing/k.cu", says="there is no directory 'missing'")
+        self.refuses(1, *emit, "file/k.cu", says="there is no directory 'file'")
+        self.refuses(1, *emit, "pipe", says="not a regular file")
+        self.refuses(1, *emit, "/dev/null", says="not a regular file")
+        run = ["run", spec, "--device", "cpu", "-o"]
+        self.refuses(1, *run, "file", says="it is not a directory")
+        self.refuses(1, *run, "pipe", says="it is not a directory")
+        self.refuses(1, *run, "missing/out.npz", says="there is no directory 'missing'")
+        os.mkdir(self.path("folder.npz"))
+        self.refuses(1, *run, "folder.npz", says="it is a directory")
+        self.refuses(1, *run, "file/out", says="file")
+        self.assertEqual(self.files(), before)
+        self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+
+    def test_an_old_file_stays_when_the_command_fails(self):
+        self.write("k.cu", "old")
+        bad = self.write("bad.epi", "kernel {")
+        self.refuses(1, "compile", bad, "--emit=cuda", "-o", "k.cu", says="bad.epi")
+        with open(self.path("k.cu"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "old")
+        self.run_epifuse("compile", self.small(), "--emit=cuda", "-o", "k.cu")
+        self.assertGreater(os.path.getsize(self.path("k.cu")), 100)
+
+    def test_modes_are_those_of_any_output(self):
+        mask = os.umask(0o027)
+        try:
+            self.run_epifuse("compile", self.small(), "--emit=ir", "-o", "new.ir")
+            self.run_epifuse("run", self.small(), "--device", "cpu", "-o", "out")
+        finally:
+            os.umask(mask)
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("new.ir")).st_mode), 0o640)
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("out")).st_mode), 0o750)
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("out", "y.npy")).st_mode), 0o640)
+        os.chmod(self.path("new.ir"), 0o604)
+        self.run_epifuse("compile", self.small(), "--emit=ir", "-o", "new.ir")
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("new.ir")).st_mode), 0o604)
+
+    def test_a_link_is_written_through(self):
+        self.write("real.ir", "old")
+        os.symlink("real.ir", self.path("link.ir"))
+        self.run_epifuse("compile", self.small(), "--emit=ir", "-o", "link.ir")
+        self.assertTrue(os.path.islink(self.path("link.ir")))
+        with open(self.path("real.ir"), encoding="utf-8") as file:
+            self.assertIn("# resolved", file.read())
+
+    def test_odd_output_paths(self):
+        for name in ("sp ace.ir", "日本.ir", "quote'.ir"):
+            self.run_epifuse("compile", self.small(), "--emit=ir", "-o", name)
+            self.assertIn(name, self.files())
+        self.run_epifuse("run", self.small(), "--device", "cpu", "-o", "日本 out/deep")
+        self.assertIn("日本 out/deep/y.npy", self.files())
+
+    def test_results_and_archive_agree(self):
+        self.run_epifuse("run", self.small(), "--device", "cpu", "-o", "out")
+        self.run_epifuse("run", self.small(), "--device", "cpu", "-o", "out.npz")
+        import zipfile
+        with zipfile.ZipFile(self.path("out.npz")) as archive:
+            self.assertIsNone(archive.testzip())
+            for name in ("y", "s", "s.scale"):
+                with open(self.path("out", name + ".npy"), "rb") as file:
+                    self.assertEqual(archive.read(name + ".npy"), file.read())
+
+    def test_a_killed_run_leaves_nothing_half_written(self):
+        spec = self.small()
+        whole = {"y": (4000, 2048), "s": (4000, 2048), "s.scale": (4000, 64)}
+        arguments = ["run", spec, "--device", "cpu", "--counts", "2000,2000", "--dims", "N=2048,K=8"]
+        start = time.monotonic()
+        self.run_epifuse(*arguments, "-o", "good")
+        duration = time.monotonic() - start
+        for kill in range(8):
+            folder = f"out{kill}"
+            process = self.start(*arguments, "-o", folder)
+            time.sleep(duration * (kill + 1) / 9)
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            for name, shape in whole.items():
+                path = self.path(folder, name + ".npy")
+                if os.path.exists(path):
+                    self.assertEqual(npy_files.read(path)[0], shape)
+                    with open(path, "rb") as file, open(self.path("good", name + ".npy"), "rb") as good:
+                        self.assertEqual(file.read(), good.read())
+
+    def test_two_runs_into_one_place(self):
+        runs = [self.start("run", self.small(), "--device", "cpu", "-o", "out") for _ in range(4)]
+        for run in runs:
+            self.assertEqual((run.communicate(timeout=300)[1] and run.returncode) or run.returncode, 0)
+        self.assertEqual(self.files(), ["out/s.npy", "out/s.scale.npy", "out/y.npy", "small.epi"])
+
+
+if __name__ == "__main__":
+    support.main()

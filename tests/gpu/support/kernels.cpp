@@ -1,0 +1,68 @@
+#include "tests/gpu/support/kernels.h"
+
+#include "compiler/semantics/resolve.h"
+#include "compiler/toolchain/nvrtc_toolchain.h"
+#include "gpu_test_files.h"
+
+namespace epifuse::test {
+
+jit::Engine& engine() {
+  static jit::Engine* instance = [] {
+    jit::EngineOptions options;
+    options.settings = must(read_settings());
+    options.log = stderr_log(LogLevel::warn);
+    options.read_cache = options.write_cache = false;
+    auto nvrtc = std::make_shared<toolchain::NvrtcToolchain>(real_file_system(), options.settings);
+    return new jit::Engine(std::move(options), std::move(nvrtc), real_file_system());
+  }();
+  return *instance;
+}
+
+std::string file_text(std::string_view path) {
+  const auto text = gpu_test_files_text(path);
+  INFO(path);
+  REQUIRE(text);
+  return std::string(*text);
+}
+
+nlohmann::json file_json(std::string_view path) { return nlohmann::json::parse(file_text(path)); }
+
+std::vector<std::string> spec_files() {
+  std::vector<std::string> found;
+  for (const auto& file : gpu_test_files())
+    if (file.path.starts_with("specs/")) found.emplace_back(file.path);
+  return found;
+}
+
+ir::Graph graph_of_spec(const std::string& text) {
+  MemorySource no_files({});
+  Diagnostics diagnostics;
+  const Program program = load_program("spec.epi", text, no_files, diagnostics);
+  auto graph = resolve(program, "", {}, diagnostics);
+  INFO(diagnostics.print());
+  REQUIRE(graph);
+  return *std::move(graph);
+}
+
+jit::CompiledKernelPtr compile_or_refuse(const std::string& text, const std::map<std::string, int64_t>& dims,
+                                         std::string& why) {
+  MemorySource no_files({});
+  Diagnostics diagnostics;
+  const Program program = load_program("spec.epi", text, no_files, diagnostics);
+  CompilerOptions options;
+  options.dims = dims;
+  options.target = must(runtime::target_of(gpu().device->info()));
+  const auto compiled = must(engine().compile(program, "", options, diagnostics));
+  why = diagnostics.print();
+  return compiled.value_or(nullptr);
+}
+
+jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std::string, int64_t>& dims) {
+  std::string why;
+  auto compiled = compile_or_refuse(text, dims, why);
+  INFO(why);
+  REQUIRE(compiled);
+  return compiled;
+}
+
+}  // namespace epifuse::test

@@ -1,0 +1,32 @@
+// From a spec to a kernel on the GPU of the tests. Specs and vectors are part of this program, so that it needs no other
+// file on the machine that it is carried to.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/engine.h"
+#include "jit/verify.h"
+#include "tests/gpu/support/gpu.h"
+
+namespace epifuse::test {
+
+// One for the process; its kernels are kept in memory only.
+jit::Engine& engine();
+
+// A file of the checkout: "specs/grouped_gemm.epi", "tests/vectors/scalar_e4m3.json".
+std::string file_text(std::string_view path);
+nlohmann::json file_json(std::string_view path);
+std::vector<std::string> spec_files();  // every example in specs/
+
+// The graph of a spec's only kernel, without numbers for its dims.
+ir::Graph graph_of_spec(const std::string& text);
+
+// Compiled for the GPU; null when the compiler says that it does not have this yet (what it says is in `why`).
+jit::CompiledKernelPtr compile_or_refuse(const std::string& text, const std::map<std::string, int64_t>& dims,
+                                         std::string& why);
+jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std::string, int64_t>& dims = {});
+
+}  // namespace epifuse::test
