@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "compiler/codegen/emit_kernel.h"
-#include "compiler/parser/lexer.h"
 #include "compiler/parser/ast.h"
+#include "compiler/parser/lexer.h"
 #include "compiler/semantics/resolve.h"
 #include "compiler/toolchain/templates.h"
 
@@ -32,8 +32,8 @@ std::string request_text(const ir::Graph& graph, const CompilerOptions& options)
 
 }  // namespace
 
-std::optional<PlannedKernel> plan_kernel(const Program& program, std::string_view kernel, const CompilerOptions& options,
-                                         Diagnostics& diagnostics) {
+std::optional<PlannedKernel> plan_kernel(const Program& program, std::string_view kernel,
+                                         const CompilerOptions& options, Diagnostics& diagnostics) {
   std::optional<ir::Graph> graph = resolve_bound(program, kernel, options, diagnostics);
   if (!graph) return std::nullopt;
   lowering::Lowered lowered = lowering::lower(*graph, options.target, options.schedule, diagnostics);

@@ -1,7 +1,8 @@
-// The compiler's front door: a program of specs and a Target to plans, CUDA text and a request to a toolchain. It needs no
-// GPU, no cache and no NVRTC, asks no device, and gives equal bytes for equal input.
+// The compiler's front door: a program of specs and a Target to plans, CUDA text and a request to a toolchain. It needs
+// no GPU, no cache and no NVRTC, asks no device, and gives equal bytes for equal input.
 //
-// A process that starts warm runs exactly this and nothing behind it, so it has to stay below a millisecond for a kernel.
+// A process that starts warm runs exactly this and nothing behind it, so it has to stay below a millisecond for a
+// kernel.
 #pragma once
 
 #include <map>
@@ -37,8 +38,8 @@ struct PlannedKernel {
 
 // Nothing when there were mistakes, or when something is not lowered yet: the diagnostics say so. An empty kernel name
 // means the only kernel of the file.
-std::optional<PlannedKernel> plan_kernel(const Program& program, std::string_view kernel, const CompilerOptions& options,
-                                         Diagnostics& diagnostics);
+std::optional<PlannedKernel> plan_kernel(const Program& program, std::string_view kernel,
+                                         const CompilerOptions& options, Diagnostics& diagnostics);
 
 // CUDA text of a plan, with the templates it includes, for the toolchain.
 toolchain::CompileRequest compile_request(const PlannedKernel& kernel, const lowering::KernelPlan& plan);

@@ -32,9 +32,12 @@ bool is_refused(const KernelImage& image) { return image.spill_bytes > 0 || imag
 std::string metadata_of(const Build& build, const KernelImage& image) {
   Json dims = Json::object();
   for (const auto& [name, value] : build.dims) dims[name] = value;
-  const Json json = {{"kernel", build.recipe.kernel},       {"target", build.recipe.target},
-                     {"dims", std::move(dims)},             {"schedule", build.schedule},
-                     {"registers", image.registers},        {"spill_bytes", image.spill_bytes},
+  const Json json = {{"kernel", build.recipe.kernel},
+                     {"target", build.recipe.target},
+                     {"dims", std::move(dims)},
+                     {"schedule", build.schedule},
+                     {"registers", image.registers},
+                     {"spill_bytes", image.spill_bytes},
                      {"wgmma_serialized", image.wgmma_serialized}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
@@ -81,7 +84,10 @@ bool Refusal::better_than(const Refusal& other) const {
 
 ArtifactStore::ArtifactStore(std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk,
                              cache::CacheOptions options, bool may_compile)
-    : toolchain_(std::move(toolchain)), log_(options.log), may_compile_(may_compile), cache_(disk, std::move(options)) {}
+    : toolchain_(std::move(toolchain)),
+      log_(options.log),
+      may_compile_(may_compile),
+      cache_(disk, std::move(options)) {}
 
 Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build) {
   const ArtifactKey key = key_of(build, toolchain_->identity() ? *toolchain_->identity() : "");
@@ -167,8 +173,9 @@ Result<Found> ArtifactStore::find_without_compiler(const Build& build, const Art
   if (!found) {
     found = cache_.find_any_toolchain(key);
     if (found) {
-      log(LogLevel::info, fmt::format("kernel '{}': nothing is compiled here ({}); the cache entry {} is used, made by {}",
-                                      build.recipe.kernel, why, found->path, found->toolchain));
+      log(LogLevel::info,
+          fmt::format("kernel '{}': nothing is compiled here ({}); the cache entry {} is used, made by {}",
+                      build.recipe.kernel, why, found->path, found->toolchain));
     }
   }
   if (found) return *std::move(found);

@@ -1,9 +1,9 @@
-// ArtifactStore: where toolchain and cache meet. It turns a build (CUDA text and launch recipe) into a kernel image: found
-// in the cache, or compiled and published.
+// ArtifactStore: where toolchain and cache meet. It turns a build (CUDA text and launch recipe) into a kernel image:
+// found in the cache, or compiled and published.
 //
 // A build whose image spills registers or serialises wgmma is refused. Two entries remember that: a redirect under the
-// build's own key, so that no process compiles it again, and the image under a second key, for the case that every other
-// plan is refused too; the image is published first, so whoever sees the redirect finds it.
+// build's own key, so that no process compiles it again, and the image under a second key, for the case that every
+// other plan is refused too; the image is published first, so whoever sees the redirect finds it.
 //
 // Without a toolchain, or where compiling is switched off, an entry that any toolchain made of the same text is used.
 // Thread-safe.

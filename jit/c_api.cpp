@@ -228,7 +228,8 @@ std::optional<std::string> convert(const epifuse_kernel& kernel, const epifuse_a
     if (tensor->strides) argument.strides.assign(tensor->strides, tensor->strides + tensor->rank);
     if (tensor->storage) {
       argument.storage = parse_storage(tensor->storage);
-      if (!argument.storage) return fmt::format("tensor '{}': no storage is called '{}'", tensor->name, tensor->storage);
+      if (!argument.storage)
+        return fmt::format("tensor '{}': no storage is called '{}'", tensor->name, tensor->storage);
     }
     into.tensors.push_back(std::move(argument));
   }
@@ -336,12 +337,13 @@ epifuse_status epifuse_kernel_buffer(const epifuse_kernel* kernel, size_t index,
 epifuse_status epifuse_workspace_bytes(const epifuse_kernel* kernel, const epifuse_arguments* arguments,
                                        int64_t* bytes) {
   return guarded([&] {
-    return with_arguments("epifuse_workspace_bytes", kernel, arguments, bytes, [&](const runtime::Arguments& converted) {
-      const Result<int64_t> needed = runtime::workspace_bytes(*kernel->module, converted);
-      if (!needed) return fail_with(needed.error());
-      *bytes = *needed;
-      return epifuse_status{EPIFUSE_OK};
-    });
+    return with_arguments("epifuse_workspace_bytes", kernel, arguments, bytes,
+                          [&](const runtime::Arguments& converted) {
+                            const Result<int64_t> needed = runtime::workspace_bytes(*kernel->module, converted);
+                            if (!needed) return fail_with(needed.error());
+                            *bytes = *needed;
+                            return epifuse_status{EPIFUSE_OK};
+                          });
   });
 }
 

@@ -94,7 +94,8 @@ Result<std::vector<std::string>> DeviceCall::misplaced_writes(const Buffers& buf
   for (const Tensor& tensor : tensors_) {
     const Result<size_t> touched = tensor.memory.bytes_touched_around(stream_.get());
     if (!touched) return touched.error();
-    if (*touched != 0) found.push_back(fmt::format("{} bytes around the buffer '{}' were written", *touched, tensor.name));
+    if (*touched != 0)
+      found.push_back(fmt::format("{} bytes around the buffer '{}' were written", *touched, tensor.name));
     if (tensor.is_output) continue;
     std::vector<uint8_t> now(tensor.memory.bytes());
     if (Status copied = tensor.memory.download(std::as_writable_bytes(std::span(now)), stream_.get()); !copied) {

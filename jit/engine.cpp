@@ -99,8 +99,7 @@ Result<std::optional<CompiledKernelPtr>> Engine::compile(const Program& program,
     made->key = std::move(artifact.key);
     made->from = artifact.from;
     made->planned = *std::move(planned);
-    made->milliseconds =
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    made->milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     return {CompiledKernelPtr(std::move(made))};
   };
 
@@ -119,9 +118,8 @@ Result<std::optional<CompiledKernelPtr>> Engine::compile(const Program& program,
 
   Result<Artifact> artifact = state_->store.get_anyway(build_of(*planned, plans[best]));
   if (!artifact) return artifact.error();
-  const std::string warning =
-      fmt::format("no plan of kernel '{}' is free of spills; '{}' is used, which {}", plans[best].kernel,
-                  made->refused[best].schedule, made->refused[best].reason);
+  const std::string warning = fmt::format("no plan of kernel '{}' is free of spills; '{}' is used, which {}",
+                                          plans[best].kernel, made->refused[best].schedule, made->refused[best].reason);
   artifact->image.warnings.push_back(warning);
   state_->say(LogLevel::warn, warning);
   made->refused.erase(made->refused.begin() + static_cast<std::ptrdiff_t>(best));

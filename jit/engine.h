@@ -1,5 +1,5 @@
-// Engine: the only place where compiler, cache and runtime meet. A spec becomes a Kernel: planned, found in the cache or
-// compiled, and, where there is a device, loaded.
+// Engine: the only place where compiler, cache and runtime meet. A spec becomes a Kernel: planned, found in the cache
+// or compiled, and, where there is a device, loaded.
 //
 // An Engine owns all state (settings, cache, loaded kernels); it is thread-safe and several may live. A Kernel is
 // immutable and shared. Nothing here is needed on a launch's way: a BoundCall (runtime/bind.h) launches by itself.
@@ -41,8 +41,8 @@ struct CompiledKernel {
   std::vector<RefusedPlan> refused;  // the others that were tried, in order
   double milliseconds = 0;           // spec to image, in this call
 
-  std::string schedule() const;                      // of the plan taken: "pingpong 128x192"
-  std::vector<runtime::NamedInteger> dims() const;   // the numbers that a call is bound with (Arguments::dims)
+  std::string schedule() const;                     // of the plan taken: "pingpong 128x192"
+  std::vector<runtime::NamedInteger> dims() const;  // the numbers that a call is bound with (Arguments::dims)
 };
 using CompiledKernelPtr = std::shared_ptr<const CompiledKernel>;
 

@@ -68,16 +68,16 @@ enum {
 
 typedef struct epifuse_kernel_options {
   size_t size;
-  const char* spec_path;       /* a file, or the name of spec_text for messages */
-  const char* spec_text;       /* the spec itself; NULL: read spec_path */
-  const char* kernel;          /* NULL: the only one of the spec */
-  const epifuse_dim* dims;     /* they win over the defaults of the spec */
+  const char* spec_path;   /* a file, or the name of spec_text for messages */
+  const char* spec_text;   /* the spec itself; NULL: read spec_path */
+  const char* kernel;      /* NULL: the only one of the spec */
+  const epifuse_dim* dims; /* they win over the defaults of the spec */
   size_t dim_count;
   const char* const* left_out; /* optional inputs and outputs that will not be bound */
   size_t left_out_count;
-  const char* schedule;        /* "pingpong 128x192"; NULL: the planner's choice */
-  const char* target;          /* "sm_90a"; NULL: the device's, or sm_90a without one */
-  int32_t device;              /* ordinal, EPIFUSE_DEVICE_NONE or EPIFUSE_DEVICE_CURRENT */
+  const char* schedule; /* "pingpong 128x192"; NULL: the planner's choice */
+  const char* target;   /* "sm_90a"; NULL: the device's, or sm_90a without one */
+  int32_t device;       /* ordinal, EPIFUSE_DEVICE_NONE or EPIFUSE_DEVICE_CURRENT */
 } epifuse_kernel_options;
 
 /* Finds the kernel in the cache or compiles it, and loads it. */
@@ -92,9 +92,9 @@ EPIFUSE_API const char* epifuse_kernel_info(const epifuse_kernel* kernel);
 
 typedef struct epifuse_buffer_info {
   size_t size;
-  const char* name;           /* "y", "y.scale", "M.ends" */
-  const char* storage;        /* "bf16", "e4m3", "e8m0", "i32", … */
-  const char* role;           /* "input", "output", "group_sizes" */
+  const char* name;    /* "y", "y.scale", "M.ends" */
+  const char* storage; /* "bf16", "e4m3", "e8m0", "i32", … */
+  const char* role;    /* "input", "output", "group_sizes" */
   int32_t rank;
   int32_t alignment;          /* bytes, of the pointer and of strides */
   const char* const* extents; /* rank texts over the names of dimensions: "M", "2 * I" */
@@ -108,8 +108,8 @@ EPIFUSE_API epifuse_status epifuse_kernel_buffer(const epifuse_kernel* kernel, s
 typedef struct epifuse_tensor {
   size_t size;
   const char* name;
-  void* pointer;          /* device memory; NULL only for a tensor without elements */
-  const char* storage;    /* compared with the kernel's; NULL: taken on trust */
+  void* pointer;       /* device memory; NULL only for a tensor without elements */
+  const char* storage; /* compared with the kernel's; NULL: taken on trust */
   int32_t rank;
   const int64_t* extents; /* elements, memory order */
   const int64_t* strides; /* elements; NULL: contiguous */

@@ -73,8 +73,8 @@ class InputMaker {
       EPIFUSE_ENSURE(dim.kind != ir::DimKind::fixed || dim.value, "inputs for a kernel whose dims are not bound");
     }
     for (const auto& [name, value] : options_.sizes) {
-      const auto dim = std::find_if(graph_.dims.begin(), graph_.dims.end(),
-                                    [&](const ir::Dimension& d) { return d.name == name; });
+      const auto dim =
+          std::find_if(graph_.dims.begin(), graph_.dims.end(), [&](const ir::Dimension& d) { return d.name == name; });
       if (dim == graph_.dims.end() || dim->kind != ir::DimKind::dynamic) {
         return user_error(fmt::format("'{}' is no dyn of kernel '{}'", name, graph_.name));
       }
@@ -233,8 +233,7 @@ class InputMaker {
   void spoil_rows_outside(const interpreter::Problem& problem, const ir::Tensor& declared, HostTensor& tensor) const {
     for (size_t axis = 0; axis < std::min(declared.shape.size(), tensor.extents.size()); ++axis) {
       const ir::Extent& extent = declared.shape[axis];
-      const interpreter::Groups* groups =
-          extent.times == 1 && extent.over == 1 ? problem.groups(extent.dim) : nullptr;
+      const interpreter::Groups* groups = extent.times == 1 && extent.over == 1 ? problem.groups(extent.dim) : nullptr;
       if (!groups || tensor.extents[axis] != problem.size(extent)) continue;
       int64_t end = 0;
       const auto spoil = [&](int64_t from, int64_t to) {

@@ -1,7 +1,7 @@
 // Host buffers to run a kernel on: those that the caller has, the rest made from a seed.
 //
-// Equal options give equal bytes, on any number of threads. Rows of a made input that belong to no group hold NaN (of an
-// integer type a number far out of range), since no kernel may let them into a result.
+// Equal options give equal bytes, on any number of threads. Rows of a made input that belong to no group hold NaN (of
+// an integer type a number far out of range), since no kernel may let them into a result.
 #pragma once
 
 #include <map>
@@ -35,8 +35,8 @@ struct InputOptions {
   static constexpr int64_t default_size = 1000;
 };
 
-// Every input of the graph that is not left out, with group sizes. The graph's `dim`s must be bound. Errors (user): what
-// is given does not fit the graph, names the buffer.
+// Every input of the graph that is not left out, with group sizes. The graph's `dim`s must be bound. Errors (user):
+// what is given does not fit the graph, names the buffer.
 Result<interpreter::Buffers> make_inputs(const ir::Graph& graph, const InputOptions& options);
 
 }  // namespace epifuse::jit

@@ -19,8 +19,8 @@ using interpreter::GemmOperand;
 using interpreter::GemmTask;
 using runtime::DeviceBuffer;
 
-// Threads of a block make a square of results; k goes by the same step through shared memory, where each operand element
-// is converted to double once for a row or column of the square.
+// Threads of a block make a square of results; k goes by the same step through shared memory, where each operand
+// element is converted to double once for a row or column of the square.
 constexpr int side = 16;
 
 // A result is copied back in pieces of at most so many bytes.
@@ -86,8 +86,8 @@ extern "C" __global__ void __launch_bounds__(SIDE * SIDE) reference_gemm(const _
 constexpr const char* numbers[] = {"row_begin", "rows", "col_begin", "cols", "a_k", "b_k", "depth", "a_step", "b_step"};
 
 std::vector<int64_t> number_values(const GemmTask& task, const GemmBlock& block) {
-  return {block.row_begin, block.rows,  block.col_begin,  task.cols,      block.a_k,
-          block.b_k,       block.depth, task.a.k_step, task.b.k_step};
+  return {block.row_begin, block.rows,  block.col_begin, task.cols,    block.a_k,
+          block.b_k,       block.depth, task.a.k_step,   task.b.k_step};
 }
 
 double multiply_adds(const GemmTask& task) {

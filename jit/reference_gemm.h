@@ -17,10 +17,10 @@ namespace epifuse::jit {
 std::unique_ptr<interpreter::GemmProvider> gpu_gemm(Engine& engine, runtime::DevicePtr device, double from = 0,
                                                     int threads = 0);
 
-// The kernel for operands of these types on a target, and how it is launched. Symbols: `row_begin`, `rows`, `col_begin`,
-// `cols`, `a_k`, `b_k`, `depth`, `a_step` and `b_step` as in interpreter::GemmTask and GemmBlock. Tensors: `a` and `b`,
-// the operands' buffers; `a_rows` and `b_rows`, GemmOperand::rows; `c`, the block's result [rows, cols], whose doubles
-// pass as i64.
+// The kernel for operands of these types on a target, and how it is launched. Symbols: `row_begin`, `rows`,
+// `col_begin`, `cols`, `a_k`, `b_k`, `depth`, `a_step` and `b_step` as in interpreter::GemmTask and GemmBlock. Tensors:
+// `a` and `b`, the operands' buffers; `a_rows` and `b_rows`, GemmOperand::rows; `c`, the block's result [rows, cols],
+// whose doubles pass as i64.
 struct ReferenceGemmText {
   toolchain::CompileRequest request;
   LaunchRecipe recipe;

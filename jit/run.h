@@ -12,9 +12,9 @@ struct RunOptions {
   int sm_margin = 0;
 };
 
-// `buffers` has inputs and group sizes, and may have outputs with what they hold before (needed for `+=`); other outputs
-// hold zeros before. Returned are the outputs. Everything is checked first, the group sizes too: the errors are those of
-// interpreter::Problem::bind and runtime::bind_call.
+// `buffers` has inputs and group sizes, and may have outputs with what they hold before (needed for `+=`); other
+// outputs hold zeros before. Returned are the outputs. Everything is checked first, the group sizes too: the errors are
+// those of interpreter::Problem::bind and runtime::bind_call.
 Result<interpreter::Buffers> run_on_gpu(Engine& engine, const CompiledKernelPtr& kernel,
                                         const interpreter::Buffers& buffers, const RunOptions& options,
                                         const runtime::DevicePtr& device);

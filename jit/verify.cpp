@@ -126,7 +126,8 @@ class Verification {
         if (!stored_[0].contains(buffer)) continue;
         const int64_t unstable = unstable_bytes(stored_[0].at(buffer), stored_[1].at(buffer));
         if (unstable == 0) continue;
-        report_.problems.push_back(fmt::format("two runs on the same inputs differ in {} bytes of '{}'", unstable, buffer));
+        report_.problems.push_back(
+            fmt::format("two runs on the same inputs differ in {} bytes of '{}'", unstable, buffer));
       }
       // Nobody reads them any more, and the outputs of a large kernel do not fit into memory many times.
       for (Buffers& stored : stored_) {
@@ -171,10 +172,8 @@ std::string VerifyReport::to_json() const {
   for (const auto& [name, counts] : group_counts) json["groups"][name] = counts;
   json["outputs"] = nlohmann::ordered_json::array();
   for (const Verdict& verdict : outputs) json["outputs"].push_back(nlohmann::ordered_json::parse(verdict.to_json()));
-  json["seconds"] = {{"inputs", inputs_seconds},
-                     {"gpu", gpu_seconds},
-                     {"reference", reference_seconds},
-                     {"judgement", judge_seconds}};
+  json["seconds"] = {
+      {"inputs", inputs_seconds}, {"gpu", gpu_seconds}, {"reference", reference_seconds}, {"judgement", judge_seconds}};
   return json.dump(2);
 }
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Checks a result of specs/moe_fc1_swiglu.epi on sampled elements, from the definition, sharing nothing with Epifuse.
 
-For sampled rows and columns the products are summed exactly; every stored number must be one that the exact value, give
-or take the error of f32 arithmetic, rounds to: bf16 of `pre`, and scale and codes of whole MXFP8 blocks of `y` and `yt`.
-All gaps between groups of `yt` must be zero. Usage: check_result.py INPUTS RESULTS [--samples N] [--seed N]
+For sampled rows and columns the products are summed exactly; every stored number must be one that the exact value,
+give or take the error of f32 arithmetic, rounds to: bf16 of `pre`, and scale and codes of whole MXFP8 blocks of `y` and
+`yt`. All gaps between groups of `yt` must be zero. Usage: check_result.py INPUTS RESULTS [--samples N] [--seed N]
 """
 
 import argparse

@@ -1,6 +1,5 @@
 // cache list, cache path.
 #include <ctime>
-
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -70,7 +70,8 @@ Report check(const CommandLine& line, Surroundings& world) {
     }
     append(report.diagnostics, mistakes, false);
     if (!mistakes.has_errors())
-      report.text += fmt::format("{}: {} kernel{}, no mistakes\n", path, kernels.size(), kernels.size() == 1 ? "" : "s");
+      report.text +=
+          fmt::format("{}: {} kernel{}, no mistakes\n", path, kernels.size(), kernels.size() == 1 ? "" : "s");
     files.push_back({{"file", path}, {"ok", !mistakes.has_errors()}, {"kernels", std::move(kernels)}});
   }
   report.error = unreadable;

@@ -1,10 +1,9 @@
 // doctor: what this machine has and what that lets Epifuse do, in plain words. It reports problems and has none itself:
 // its exit code is 0 whatever is missing. --version is its first lines.
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/utsname.h>
+#include <unistd.h>
 
 #include "base/version.h"
 #include "cache/cache_directory.h"
@@ -88,7 +87,8 @@ CacheState look_at_cache(const Surroundings& world) {
     return cache;
   }
   cache::CacheDirectory directory(world.disk, cache.directory, cache::CacheDirectory::Use::writable);
-  if (const Status opened = directory.open(); !opened) return cache.state = "not used: " + opened.error().message, cache;
+  if (const Status opened = directory.open(); !opened)
+    return cache.state = "not used: " + opened.error().message, cache;
   if (::access(cache.directory.c_str(), W_OK) != 0) return cache.state = "not used: it cannot be written", cache;
   cache.usable = true;
   cache.state = "good";
@@ -111,7 +111,8 @@ std::string join(const std::vector<std::string>& parts) {
 
 std::string gpu_text(const Gpus& gpus) {
   if (gpus.list.empty()) return fmt::format("GPUs        none: {}\n", gpus.problem);
-  std::string text = fmt::format("driver      for CUDA {}.{}\n", gpus.driver_version / 1000, gpus.driver_version % 1000 / 10);
+  std::string text =
+      fmt::format("driver      for CUDA {}.{}\n", gpus.driver_version / 1000, gpus.driver_version % 1000 / 10);
   for (const Gpus::Gpu& gpu : gpus.list)
     text += fmt::format("GPU {:<8}{}, {} multiprocessors, {:.1f} GiB: {}\n", gpu.info.ordinal, gpu.info.name,
                         gpu.info.sm_count, double(gpu.info.memory_bytes) / (uint64_t{1} << 30),
@@ -216,22 +217,25 @@ Report doctor(const CommandLine&, Surroundings& world) {
   }
   nvrtc["places"] = search.places;
   nvrtc["rejected"] = std::move(rejected);
-  const Json fields = {
-      {"version", version},
-      {"commit", commit()},
-      {"language", language_version},
-      {"system", machine.system},
-      {"architecture", machine.architecture},
-      {"cores", machine.cores},
-      {"driver", gpus.driver_version ? Json(gpus.driver_version) : Json()},
-      {"gpus", std::move(devices)},
-      {"gpu_problem", gpus.problem},
-      {"nvrtc", std::move(nvrtc)},
-      {"cache",
-       {{"directory", cache.directory}, {"state", cache.state}, {"usable", cache.usable}, {"entries", cache.entries}, {"bytes", cache.bytes}}},
-      {"settings", std::move(settings)},
-      {"settings_problem", world.settings_problem},
-      {"can", std::move(can)}};
+  const Json fields = {{"version", version},
+                       {"commit", commit()},
+                       {"language", language_version},
+                       {"system", machine.system},
+                       {"architecture", machine.architecture},
+                       {"cores", machine.cores},
+                       {"driver", gpus.driver_version ? Json(gpus.driver_version) : Json()},
+                       {"gpus", std::move(devices)},
+                       {"gpu_problem", gpus.problem},
+                       {"nvrtc", std::move(nvrtc)},
+                       {"cache",
+                        {{"directory", cache.directory},
+                         {"state", cache.state},
+                         {"usable", cache.usable},
+                         {"entries", cache.entries},
+                         {"bytes", cache.bytes}}},
+                       {"settings", std::move(settings)},
+                       {"settings_problem", world.settings_problem},
+                       {"can", std::move(can)}};
   report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
   return report;
 }

@@ -3,11 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <limits>
-#include <string_view>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <limits>
+#include <string_view>
 
 #include "base/diagnostics.h"
 #include "tools/values.h"
@@ -36,7 +35,8 @@ constexpr const char* compile_footer = R"(Examples:
   epifuse compile specs/grouped_gemm.epi --emit=plan             any stage: tokens ast ir plan cuda ptx cubin sass
   epifuse compile chain.epi --kernel fc2 --dims E=8,H=4096,I=1792 --schedule "pingpong 128x192")";
 
-constexpr const char* run_footer = R"(Buffers have the names of the spec: x, y and y.scale, M.ends or M.counts. bf16 is read and written as uint16 bits; fp8,
+constexpr const char* run_footer =
+    R"(Buffers have the names of the spec: x, y and y.scale, M.ends or M.counts. bf16 is read and written as uint16 bits; fp8,
 e8m0 and fp4 as uint8; f32 and f64 files are rounded once to what the spec says. Inputs that are not given are random.
 
 Examples:
@@ -86,7 +86,8 @@ void add_data_options(CLI::App& app, Written& written) {
   app.add_option("--counts", written.counts, "rows of each group: 0,1,127")->type_name("N,...");
   app.add_option("--slack", written.slack, "rows behind the last group, where no input says how many")->type_name("N");
   app.add_option("--seed", written.seed, "of the inputs that are not given")->type_name("N");
-  app.add_option("--data", written.data, "what those hold: normal, scaled (rows times 2^-8 to 2^8), integers (-2 to 2)");
+  app.add_option("--data", written.data,
+                 "what those hold: normal, scaled (rows times 2^-8 to 2^8), integers (-2 to 2)");
   add_repeated(app, "--param", written.params, "a param of the spec: limit=7.0")->type_name("NAME=X");
   app.add_option("--jobs", written.jobs, "threads of the interpreter")->type_name("N");
 }
@@ -158,7 +159,8 @@ Result<Emit> parse_emit(const std::string& text) {
   constexpr std::string_view names[] = {"tokens", "ast", "ir", "plan", "cuda", "ptx", "cubin", "sass"};
   for (size_t i = 0; i < std::size(names); ++i)
     if (names[i] == text) return static_cast<Emit>(i);
-  return user_error(fmt::format("'{}' is no stage; the stages are tokens, ast, ir, plan, cuda, ptx, cubin and sass", text));
+  return user_error(
+      fmt::format("'{}' is no stage; the stages are tokens, ast, ir, plan, cuda, ptx, cubin and sass", text));
 }
 
 Result<jit::DataMode> parse_data(const std::string& text) {
@@ -251,8 +253,10 @@ std::string unknown_command(int argc, const char* const* argv) {
 
 std::variant<CommandLine, ShowText, UsageError> parse_command_line(int argc, const char* const* argv) {
   // Whether errors are to be JSON has to be known also when nothing else can be understood.
-  const bool json = std::any_of(argv + 1, argv + argc, [](const char* text) { return std::string_view(text) == "--json"; });
-  if (std::string message = unknown_command(argc, argv); !message.empty()) return UsageError{"", std::move(message), json};
+  const bool json =
+      std::any_of(argv + 1, argv + argc, [](const char* text) { return std::string_view(text) == "--json"; });
+  if (std::string message = unknown_command(argc, argv); !message.empty())
+    return UsageError{"", std::move(message), json};
   Parser parser;
   try {
     parser.app.parse(argc, argv);

@@ -1,10 +1,9 @@
 // run: one kernel on given and made inputs, on the GPU or on the interpreter; its outputs as files and as a table.
 #include <chrono>
-#include <optional>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/npy.h"
 #include "compiler/interpreter/interpreter.h"
@@ -74,7 +73,7 @@ class Destination {
 
 struct Ran {
   Buffers inputs, outputs;
-  double seconds = 0;            // of the kernel or the interpreter, copies included
+  double seconds = 0;             // of the kernel or the interpreter, copies included
   jit::CompiledKernelPtr kernel;  // on the GPU
   std::string device_name;
 };
@@ -139,9 +138,9 @@ Report describe(const KernelInputs& inputs, const Ran& ran, const CommandLine& l
                              "most", "mean", "NaNs", "digest");
   for (const auto& [name, tensor] : ran.outputs) {
     const Summary summary = summarize(tensor, line.jobs);
-    report.text += fmt::format("  {:12} {:5} {:20} {:12.5g} {:12.5g} {:12.5g} {:8}  {}\n", name,
-                               storage_name(tensor.storage), shape_text(tensor), summary.least, summary.most,
-                               summary.mean, summary.nans, summary.digest);
+    report.text +=
+        fmt::format("  {:12} {:5} {:20} {:12.5g} {:12.5g} {:12.5g} {:8}  {}\n", name, storage_name(tensor.storage),
+                    shape_text(tensor), summary.least, summary.most, summary.mean, summary.nans, summary.digest);
     Json row = buffer_json(name, tensor);
     row.update({{"least", summary.least},
                 {"most", summary.most},

@@ -2,14 +2,13 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fmt/format.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
 #include <vector>
-
-#include <fmt/format.h>
 
 namespace epifuse::tools {
 namespace {

@@ -1,9 +1,8 @@
 // The `epifuse` command: parses the command line, runs one command, prints its report. The only place that catches
 // InternalError.
 #include <cstdio>
-#include <new>
-
 #include <fmt/format.h>
+#include <new>
 
 #include "base/ensure.h"
 #include "tools/commands.h"
@@ -16,9 +15,8 @@ struct Command {
   Report (*run)(const CommandLine&, Surroundings&);
 };
 constexpr Command commands[] = {
-    {"check", check},   {"compile", compile},       {"run", run},
-    {"verify", verify}, {"doctor", doctor},         {"cache list", cache_list},
-    {"cache path", cache_path},
+    {"check", check},           {"compile", compile},       {"run", run}, {"verify", verify}, {"doctor", doctor},
+    {"cache list", cache_list}, {"cache path", cache_path},
 };
 
 Surroundings surroundings() {

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <optional>
 
 #include "base/npy.h"
 #include "compiler/ir/buffers.h"
@@ -47,6 +46,7 @@ class Gatherer {
     std::optional<ir::Graph> bound = resolve_with(made_.dims, true);
     if (!bound) return {std::nullopt};
     made_.graph = std::move(*bound);
+    if (Status status = check_sizes(); !status) return status.error();
     if (Status status = check_params(); !status) return status.error();
     made_.data.seed = line_.seed;
     made_.data.threads = line_.jobs;
@@ -83,7 +83,9 @@ class Gatherer {
   void list_buffers() {
     for (ir::Buffer& buffer : ir::buffers(made_.graph)) {
       if (buffer.role == TensorRole::output) {
-        const auto adds = [&](const ir::Output& output) { return output.tensor.name == buffer.name && output.accumulate; };
+        const auto adds = [&](const ir::Output& output) {
+          return output.tensor.name == buffer.name && output.accumulate;
+        };
         if (std::none_of(made_.graph.outputs.begin(), made_.graph.outputs.end(), adds)) continue;
       }
       buffers_.push_back(std::move(buffer));
@@ -199,8 +201,7 @@ class Gatherer {
   void bind_from_extents() {
     for (const ir::Dimension& dim : made_.graph.dims) {
       if (dim.kind != ir::DimKind::grouped || dim.cut_by < 0) continue;
-      const auto sizes = made_.data.given.find(
-          dim.name + (dim.sizes == ir::GroupSizes::ends ? ".ends" : ".counts"));
+      const auto sizes = made_.data.given.find(dim.name + (dim.sizes == ir::GroupSizes::ends ? ".ends" : ".counts"));
       const ir::Extent groups{1, dim.cut_by, 1};
       if (sizes != made_.data.given.end() && sizes->second.extents.size() == 1) bind(groups, sizes->second.extents[0]);
       if (line_.counts) bind(groups, static_cast<int64_t>(line_.counts->size()));
@@ -211,6 +212,22 @@ class Gatherer {
       if (given == made_.data.given.end() || !shape || shape->size() != given->second.extents.size()) continue;
       for (size_t i = 0; i < shape->size(); ++i) bind((*shape)[i], given->second.extents[i]);
     }
+  }
+
+  // Behind this, the number of elements and bytes of every buffer fits into 64 bits.
+  Status check_sizes() const {
+    constexpr int64_t most_rows = int64_t{1} << 31;  // a kernel's rows are 32-bit numbers
+    const auto size_of = [&](std::string_view name) -> std::optional<int64_t> {
+      const ir::Dimension* dim = find_dimension(made_.graph, std::string(name));
+      return dim && dim->kind == ir::DimKind::fixed ? dim->value : most_rows;
+    };
+    for (const ir::Buffer& buffer : ir::buffers(made_.graph)) {
+      IntExpr bytes = 8;
+      for (const IntExpr& extent : buffer.extents) bytes = bytes * extent;
+      if (!bytes.evaluate(size_of))
+        return user_error(fmt::format("'{}' would be larger than any memory; see its dimensions", buffer.name));
+    }
+    return {};
   }
 
   Status check_params() const {

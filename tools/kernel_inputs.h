@@ -1,4 +1,5 @@
-// What a command line says about the data of a kernel: files, sizes of groups, and the dimensions that follow from both.
+// What a command line says about the data of a kernel: files, sizes of groups, and the dimensions that follow from
+// both.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
 """Reads and writes .npy files with nothing but the standard library, for the scripts beside it and for tests.
 
-Arrays are (shape, values): a tuple and an array.array in row-major order. The machine must be little-endian, as all that
-Epifuse runs on are.
+Arrays are (shape, values): a tuple and an array.array in row-major order. The machine must be little-endian, as all
+that Epifuse runs on are.
 """
 
 import array

@@ -1,10 +1,9 @@
 #include "tools/output_file.h"
 
 #include <filesystem>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <system_error>
-
-#include <fmt/format.h>
 
 namespace epifuse::tools {
 namespace {

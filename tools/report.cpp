@@ -2,10 +2,9 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <system_error>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace epifuse::tools {
 namespace {

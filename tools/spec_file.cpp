@@ -1,7 +1,6 @@
 #include "tools/spec_file.h"
 
 #include <algorithm>
-
 #include <fmt/format.h>
 
 namespace epifuse::tools {
@@ -11,9 +10,7 @@ namespace {
 // would fill the memory.
 constexpr uint64_t largest_spec = uint64_t{4} << 20;
 
-bool is_binary(char c) {
-  return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t';
-}
+bool is_binary(char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t'; }
 
 // The disk, with the checks that tell a spec from some other file before the parser sees it.
 class SpecFiles : public SpecSource {

@@ -2,9 +2,8 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
-
 #include <fmt/format.h>
+#include <limits>
 
 namespace epifuse::tools {
 namespace {

@@ -1,9 +1,8 @@
 #include "compiler/codegen/emit_kernel.h"
 
+#include <fmt/format.h>
 #include <map>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "base/ensure.h"
 #include "compiler/codegen/expression.h"
@@ -110,7 +109,8 @@ class Emitter {
     line("  static constexpr int piece = {};", plan_.deal == Deal::pieces ? gemm.piece : 0);
     line("  static constexpr int places = {};", plan_.places.size());
     line("  static EPIFUSE_DEVICE constexpr int alignment(int place) {{");
-    for (size_t i = 1; i < plan_.places.size(); ++i) line("    if (place == {}) return {};", i, plan_.places[i].alignment);
+    for (size_t i = 1; i < plan_.places.size(); ++i)
+      line("    if (place == {}) return {};", i, plan_.places[i].alignment);
     line("    return {};\n  }}\n}};\n", plan_.places[0].alignment);
   }
 
@@ -143,7 +143,9 @@ class Emitter {
   std::string scales_name(const Sink& sink, size_t part) const {
     return fmt::format("scales_{}_{}", output_tensor(sink).name, part);
   }
-  static bool stages_scales(const Sink& sink) { return sink.kind == SinkKind::mx_transposed && sink.gathered_scales > 1; }
+  static bool stages_scales(const Sink& sink) {
+    return sink.kind == SinkKind::mx_transposed && sink.gathered_scales > 1;
+  }
 
   // What gathers scale bytes over the blocks of the tile.
   void open_scales() {
@@ -188,7 +190,9 @@ class Emitter {
   int blocks() const { return plan_.part_tile() / lowering::block_columns; }
 
   void load_tile_inputs() {
-    line("  static EPIFUSE_DEVICE void load_tile_inputs(const Parameters& p, u32 slot, u32 full, int row, int column) {{");
+    line(
+        "  static EPIFUSE_DEVICE void load_tile_inputs(const Parameters& p, u32 slot, u32 full, int row, int column) "
+        "{{");
     int index = 0, offset = 0;
     for (const EpilogueInput& in : plan_.epilogue.inputs) {
       if (in.broadcast != Broadcast::tile) continue;
@@ -213,7 +217,8 @@ class Emitter {
   void value_functions() {
     std::set<int> roots;
     for (const Sink& sink : plan_.epilogue.sinks) roots.insert(sink.values.begin(), sink.values.end());
-    for (const int root : roots) out_ += spell_value(graph_, plan_.epilogue, root, fmt::format("value_{}", root)) + "\n";
+    for (const int root : roots)
+      out_ += spell_value(graph_, plan_.epilogue, root, fmt::format("value_{}", root)) + "\n";
   }
 
   std::string local(const EpilogueInput& in) const {
@@ -251,11 +256,11 @@ class Emitter {
         const std::string pitch = in.doubled ? "2 * p.columns" : "p.columns";
         line("      float {}[own_columns];", local(in));
         if (in.doubled && plan_.deal == Deal::alternating)
-          line("      load_columns_alternating<{}>({}, p.in_{}, {}, {}, columns.first, {}, columns.exist);", tag(tensor),
-               local(in), tensor.name, row, pitch, in.part);
+          line("      load_columns_alternating<{}>({}, p.in_{}, {}, {}, columns.first, {}, columns.exist);",
+               tag(tensor), local(in), tensor.name, row, pitch, in.part);
         else
-          line("      load_columns<{}>({}, p.in_{}, {}, {}, {}, columns.exist);", tag(tensor), local(in), tensor.name, row,
-               pitch, column_in(in.doubled, in.part, "columns.first"));
+          line("      load_columns<{}>({}, p.in_{}, {}, {}, {}, columns.exist);", tag(tensor), local(in), tensor.name,
+               row, pitch, column_in(in.doubled, in.part, "columns.first"));
       } else if (in.broadcast == Broadcast::tile) {
         if (!waited) line("      const u32 slot = inputs.wait();");
         waited = true;
@@ -283,12 +288,11 @@ class Emitter {
     const EpilogueNode& node = plan_.epilogue.nodes[static_cast<size_t>(leaf)];
     if (node.kind == EpilogueNode::Kind::accumulator) {
       const std::string first = node.index == 0 ? "" : std::to_string(node.index * blocks());
-      const std::string index = plan_.schedule.rolled ? (first.empty() ? "0" : first)
-                                                      : (first.empty() ? "block" : "block + " + first);
+      const std::string index =
+          plan_.schedule.rolled ? (first.empty() ? "0" : first) : (first.empty() ? "block" : "block + " + first);
       return fmt::format("sums.at({}, i, c)", index);
     }
-    if (node.kind == EpilogueNode::Kind::param)
-      return "p.param_" + graph_.params[static_cast<size_t>(node.index)].name;
+    if (node.kind == EpilogueNode::Kind::param) return "p.param_" + graph_.params[static_cast<size_t>(node.index)].name;
     const EpilogueInput& in = plan_.epilogue.inputs[static_cast<size_t>(node.index)];
     switch (in.broadcast) {
       case Broadcast::row: return local(in) + "[i]";
@@ -316,20 +320,23 @@ class Emitter {
 
   void compute(int value, const std::string& name, bool clear_rows, bool clear_columns) {
     std::string arguments;
-    for (const int leaf : leaves_of(plan_.epilogue, value)) arguments += (arguments.empty() ? "" : ", ") + argument(leaf);
-    line("      Block {};", name);
+    for (const int leaf : leaves_of(plan_.epilogue, value))
+      arguments += (arguments.empty() ? "" : ", ") + argument(leaf);
+    line("        Block {};", name);
     line("#pragma unroll");
-    line("      for (int i = 0; i < own_rows; ++i)");
+    line("        for (int i = 0; i < own_rows; ++i)");
     line("#pragma unroll");
-    line("        for (int c = 0; c < own_columns; ++c) {}.v[i][c] = value_{}({});", name, value, arguments);
-    if (clear_rows) line("      if (tile.valid_rows < tile_rows) clear_missing_rows({}, lane, tile.valid_rows);", name);
-    if (clear_columns) line("      clear_missing_columns({}, columns);", name);
+    line("          for (int c = 0; c < own_columns; ++c) {}.v[i][c] = value_{}({});", name, value, arguments);
+    if (clear_rows)
+      line("        if (tile.valid_rows < tile_rows) clear_missing_rows({}, lane, tile.valid_rows);", name);
+    if (clear_columns) line("        clear_missing_columns({}, columns);", name);
   }
 
   // Rows behind the group reach memory as zeros where the place has gaps, and must not reach a block's scale.
   bool needs_rows_cleared(const std::vector<const Sink*>& sinks) const {
     for (const Sink* sink : sinks)
-      if (plan_.places[static_cast<size_t>(sink->place)].alignment > 1) return true;
+      if (plan_.places[static_cast<size_t>(sink->place)].alignment > 1 || sink->kind == SinkKind::mx_transposed)
+        return true;
     return false;
   }
   bool needs_columns_cleared(const std::vector<const Sink*>& sinks) const {
@@ -346,22 +353,28 @@ class Emitter {
     switch (sink.kind) {
       case SinkKind::rows:
         if (alternates(sink))
-          line("      store_rows_alternating<{}>(value0, value1, p.out_{}, p.pitch_{}, {}, columns);", tag(tensor), name,
-               name, rows);
+          line("        store_rows_alternating<{}>(value0, value1, p.out_{}, p.pitch_{}, {}, columns);", tag(tensor),
+               name, name, rows);
         else
-          line("      store_rows<{}>(value{}, p.out_{}, p.pitch_{}, {}, columns, {});", tag(tensor), part, name, name, rows,
-               column);
+          line("        store_rows<{}>(value{}, p.out_{}, p.pitch_{}, {}, columns, {});", tag(tensor), part, name, name,
+               rows, column);
         break;
       case SinkKind::transposed:
-        line("      store_transposed<{}, {}>(value{}, p.out_{}, p.pitch_{}, {}, columns, {});", tag(tensor),
+        line("        store_transposed<{}, {}>(value{}, p.out_{}, p.pitch_{}, {}, columns, {});", tag(tensor),
              truth(plan_.stores_4_rows(sink)), part, name, name, rows, column);
         break;
       case SinkKind::mx_rows:
-      case SinkKind::mx_transposed:
-        line("      {}<{}>(value{}, p.out_{}, p.pitch_{}, p.scales_{}, p.scale_pitch_{}, {}, lane, {}, columns, {}, block);",
-             sink.kind == SinkKind::mx_rows ? "store_rows_mx" : "store_transposed_mx", storage_name(tensor.type.element),
-             part, name, name, name, name, scales_name(sink, static_cast<size_t>(part)), rows, column);
+      case SinkKind::mx_transposed: {
+        const std::string function = sink.kind == SinkKind::mx_rows
+                                         ? fmt::format("store_rows_mx<{}>", storage_name(tensor.type.element))
+                                         : fmt::format("store_transposed_mx<{}, {}>", storage_name(tensor.type.element),
+                                                       truth(plan_.stores_4_rows(sink)));
+        line(
+            "        {}(value{}, p.out_{}, p.pitch_{}, p.scales_{}, p.scale_pitch_{}, {}, lane, {}, columns, {}, "
+            "block);",
+            function, part, name, name, name, name, scales_name(sink, static_cast<size_t>(part)), rows, column);
         break;
+      }
     }
   }
 

@@ -3,7 +3,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-
 #include <fmt/format.h>
 
 #include "base/ensure.h"
@@ -48,7 +47,8 @@ std::string spell_map(const EpilogueNode& node, const std::vector<std::string>& 
     case Op::erfc: return fmt::format("erfcf({})", a[0]);
     case Op::sqrt: return fmt::format("sqrtf({})", a[0]);
     case Op::rsqrt: return fmt::format("rsqrtf({})", a[0]);
-    case Op::cast: return node.to == Storage::f32 ? a[0] : fmt::format("math::round_{}({})", storage_name(node.to), a[0]);
+    case Op::cast:
+      return node.to == Storage::f32 ? a[0] : fmt::format("math::round_{}({})", storage_name(node.to), a[0]);
     default: break;
   }
   EPIFUSE_ENSURE(false, fmt::format("no spelling for '{}'", ir::op_info(node.op).name));

@@ -1,9 +1,8 @@
 #include "compiler/lowering/build_epilogue.h"
 
 #include <algorithm>
-#include <map>
-
 #include <fmt/format.h>
+#include <map>
 
 namespace epifuse::lowering {
 namespace {
@@ -15,9 +14,7 @@ using Kind = EpilogueNode::Kind;
 
 constexpr int any_part = -1;
 
-bool same(const EpilogueInput& a, const EpilogueInput& b) {
-  return a.input == b.input && a.part == b.part;
-}
+bool same(const EpilogueInput& a, const EpilogueInput& b) { return a.input == b.input && a.part == b.part; }
 
 class Builder {
  public:
@@ -78,7 +75,8 @@ class Builder {
     const ir::Node& node = graph_.nodes[static_cast<size_t>(id)];
     if (node.op == Op::split) return value(node.args[0], node.index);
     // The names of a value have no order.
-    const bool doubled = std::any_of(node.shape.begin(), node.shape.end(), [&](const Extent& e) { return is_doubled(e); });
+    const bool doubled =
+        std::any_of(node.shape.begin(), node.shape.end(), [&](const Extent& e) { return is_doubled(e); });
     const std::pair<ir::NodeId, int> key{id, doubled || gemm_.parts == 1 ? part : any_part};
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
     const int made = make(node, part);

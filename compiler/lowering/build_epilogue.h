@@ -1,5 +1,5 @@
-// Takes the graph behind the GEMM apart into the scalar values, inputs and sinks of an epilogue (kernel_plan.h). A split
-// disappears here: a node over both halves becomes one value for each half.
+// Takes the graph behind the GEMM apart into the scalar values, inputs and sinks of an epilogue (kernel_plan.h). A
+// split disappears here: a node over both halves becomes one value for each half.
 #pragma once
 
 #include <optional>

@@ -1,9 +1,8 @@
 #include "compiler/lowering/build_recipe.h"
 
 #include <algorithm>
-#include <set>
-
 #include <fmt/format.h>
+#include <set>
 
 #include "base/ensure.h"
 #include "compiler/ir/buffers.h"
@@ -63,8 +62,8 @@ class Writer {
     if (buffer.role == TensorRole::group_sizes) return storage_bits(buffer.storage) / 8;
     if (buffer.name != buffer.tensor) return gathered_scales(buffer.tensor);
     if (buffer.role == TensorRole::input) {
-      const bool scalar_reads = std::any_of(
-          plan_.epilogue.inputs.begin(), plan_.epilogue.inputs.end(), [&](const EpilogueInput& in) {
+      const bool scalar_reads =
+          std::any_of(plan_.epilogue.inputs.begin(), plan_.epilogue.inputs.end(), [&](const EpilogueInput& in) {
             return input(in.input).name == buffer.name && in.broadcast != Broadcast::column &&
                    in.broadcast != Broadcast::tile;
           });
@@ -74,7 +73,7 @@ class Writer {
       if (graph_.outputs[static_cast<size_t>(sink.output)].tensor.name != buffer.name) continue;
       const int bytes = storage_bits(buffer.storage) / 8;
       if (sink.kind == SinkKind::rows || sink.kind == SinkKind::mx_rows) return std::min(16, 8 * bytes);
-      if (sink.kind == SinkKind::transposed && !plan_.stores_4_rows(sink)) return bytes;
+      if (!plan_.stores_4_rows(sink)) return bytes;
       return 4 * bytes;
     }
     return 16;
@@ -102,7 +101,8 @@ class Writer {
     }
   }
 
-  void field(std::string name, FieldKind kind, uint32_t size, uint32_t align, std::string tensor, IntExpr value, int index) {
+  void field(std::string name, FieldKind kind, uint32_t size, uint32_t align, std::string tensor, IntExpr value,
+             int index) {
     at_ = (at_ + align - 1) / align * align;
     step_.fields.push_back({std::move(name), kind, at_, size, std::move(tensor), std::move(value), index});
     at_ += size;
@@ -114,9 +114,7 @@ class Writer {
   void address(const std::string& name, const std::string& tensor) {
     field(name, FieldKind::address, 8, 8, tensor, 0, 0);
   }
-  void number(const std::string& name, const IntExpr& value) {
-    field(name, FieldKind::integer32, 4, 4, "", value, 0);
-  }
+  void number(const std::string& name, const IntExpr& value) { field(name, FieldKind::integer32, 4, 4, "", value, 0); }
 
   static TensorMapType map_type(Storage storage) {
     switch (storage) {
@@ -134,7 +132,13 @@ class Writer {
     const TensorMapType type = map_type(gemm_.operand);
     const IntExpr depth = ir::extent_expression(graph_, gemm_.depth), m = rows();
     const IntExpr ld = stride(a, 0) * operand_bytes;
-    map("a", {a.name, type, 0, {depth, 8, m, 4, 2}, {ld * 4, ld, ld * 32, ld * 2}, {64, 8, 2, 4, 2}, {1, 1, 1, 1, 1},
+    map("a", {a.name,
+              type,
+              0,
+              {depth, 8, m, 4, 2},
+              {ld * 4, ld, ld * 32, ld * 2},
+              {64, 8, 2, 4, 2},
+              {1, 1, 1, 1, 1},
               Swizzle::b128});
     map("a_checked", {a.name, type, 0, {depth, m}, {ld}, {64, 32}, {1, 4}, Swizzle::b128});
 
@@ -153,21 +157,25 @@ class Writer {
       }
       const IntExpr offset = first_row * pitch;
       if (plan_.checked_pairs) {
-        map(fmt::format("b.{}", part),
-            {b.name, type, offset, {depth, 2, weight_rows - first_row - 1}, {pitch, pitch}, {64, 2, 32}, {1, 1, 8},
-             Swizzle::b128});
+        map(fmt::format("b.{}", part), {b.name,
+                                        type,
+                                        offset,
+                                        {depth, 2, weight_rows - first_row - 1},
+                                        {pitch, pitch},
+                                        {64, 2, 32},
+                                        {1, 1, 8},
+                                        Swizzle::b128});
         continue;
       }
       blocks = block == 32 ? exact_div(weight_rows - first_row, block) : exact_div(weight_rows, block);
-      map(fmt::format("b.{}", part),
-          {b.name,
-           type,
-           offset,
-           {depth, 2, 4, 4, blocks},
-           {pitch * column, pitch * eight, pitch * (2 * column), pitch * block},
-           {64, 2, 4, 4, static_cast<uint32_t>(plan_.part_tile() / block_columns)},
-           {1, 1, 1, 1, 1},
-           Swizzle::b128});
+      map(fmt::format("b.{}", part), {b.name,
+                                      type,
+                                      offset,
+                                      {depth, 2, 4, 4, blocks},
+                                      {pitch * column, pitch * eight, pitch * (2 * column), pitch * block},
+                                      {64, 2, 4, 4, static_cast<uint32_t>(plan_.part_tile() / block_columns)},
+                                      {1, 1, 1, 1, 1},
+                                      Swizzle::b128});
     }
   }
 
@@ -179,9 +187,14 @@ class Writer {
       const Storage storage = tensor.type.storage();
       const int bytes = storage_bits(storage) / 8;
       const Swizzle swizzle = bytes == 4 ? Swizzle::b128 : bytes == 2 ? Swizzle::b64 : Swizzle::b32;
-      map(fmt::format("tile_input.{}", index++),
-          {tensor.name, map_type(storage), 0, {ir::extent_expression(graph_, tensor.shape[1]), rows()},
-           {stride(tensor, 0) * bytes}, {block_columns, tile_rows}, {1, 1}, swizzle});
+      map(fmt::format("tile_input.{}", index++), {tensor.name,
+                                                  map_type(storage),
+                                                  0,
+                                                  {ir::extent_expression(graph_, tensor.shape[1]), rows()},
+                                                  {stride(tensor, 0) * bytes},
+                                                  {block_columns, tile_rows},
+                                                  {1, 1},
+                                                  swizzle});
     }
   }
 
@@ -208,7 +221,8 @@ class Writer {
     number("column_tiles", column_tiles());
     number("band", plan_.schedule.band);
     // In units of weight rows that a block index counts: where two halves alternate within 64 rows, 64 count as 32.
-    const bool interleaved = plan_.deal == Deal::alternating || plan_.deal == Deal::eights || plan_.deal == Deal::blocks;
+    const bool interleaved =
+        plan_.deal == Deal::alternating || plan_.deal == Deal::eights || plan_.deal == Deal::blocks;
     number("b_group_rows", interleaved ? columns : ir::extent_expression(graph_, gemm_.columns));
     for (const Sink& sink : plan_.epilogue.sinks) {
       const ir::Tensor& tensor = graph_.outputs[static_cast<size_t>(sink.output)].tensor;
@@ -225,10 +239,11 @@ class Writer {
     return ceil_div(columns, plan_.part_tile() * plan_.schedule.slices());
   }
 
-  // One CTA for each multiprocessor, or fewer when even the most row tiles that this capacity can be cut into are fewer.
+  // One CTA for each multiprocessor, or fewer when even the most row tiles that this capacity can be cut into are
+  // fewer.
   IntExpr grid() const {
-    const IntExpr most_row_tiles =
-        gemm_.form == GemmForm::dense ? ceil_div(rows(), tile_rows) : min(rows(), ceil_div(rows(), tile_rows) + groups());
+    const IntExpr most_row_tiles = gemm_.form == GemmForm::dense ? ceil_div(rows(), tile_rows)
+                                                                 : min(rows(), ceil_div(rows(), tile_rows) + groups());
     return min(IntExpr::symbol("sm_count"), most_row_tiles * column_tiles());
   }
 
@@ -243,17 +258,8 @@ class Writer {
     for (const ir::Dimension& dim : graph_.dims) {
       if (!used.count(dim.name)) continue;
       const bool fixed = dim.kind == ir::DimKind::fixed;
-      recipe_.symbols.push_back({dim.name, fixed ? SymbolKind::fixed : SymbolKind::launch, multiple_of(dim)});
+      recipe_.symbols.push_back({dim.name, fixed ? SymbolKind::fixed : SymbolKind::launch, 1});
     }
-  }
-
-  // A transposed block of 32 rows is stored whole or not at all; in place 0 nothing but the capacity ends the last one.
-  int64_t multiple_of(const ir::Dimension& dim) const {
-    for (const Sink& sink : plan_.epilogue.sinks)
-      if (sink.kind == SinkKind::mx_transposed && sink.place == 0 && gemm_.rows.dim >= 0 &&
-          graph_.dims[static_cast<size_t>(gemm_.rows.dim)].name == dim.name)
-        return block_rows;
-    return 1;
   }
 
   const ir::Graph& graph_;

@@ -1,9 +1,8 @@
 #include "compiler/lowering/choose_schedule.h"
 
 #include <algorithm>
-#include <iterator>
-
 #include <fmt/format.h>
+#include <iterator>
 
 namespace epifuse::lowering {
 namespace {
@@ -26,8 +25,8 @@ constexpr Candidate candidates[] = {
     {false, 64, 8},
 };
 
-// Instructions of a thread for one block, in rough units: what decides whether the loop over blocks is unrolled, and how
-// long an epilogue takes.
+// Instructions of a thread for one block, in rough units: what decides whether the loop over blocks is unrolled, and
+// how long an epilogue takes.
 int epilogue_weight(const Epilogue& epilogue) {
   int weight = 0;
   for (const EpilogueNode& node : epilogue.nodes) {
@@ -54,8 +53,8 @@ int epilogue_weight(const Epilogue& epilogue) {
   return weight;
 }
 
-// Unrolled, the code grows with every block; a loop moves the accumulators down once a block instead. Light epilogues are
-// better unrolled: the moves would be most of their work.
+// Unrolled, the code grows with every block; a loop moves the accumulators down once a block instead. Light epilogues
+// are better unrolled: the moves would be most of their work.
 bool should_roll(const Epilogue& epilogue, int blocks) { return epilogue_weight(epilogue) * blocks > 40; }
 
 Deal deal_of(const Gemm& gemm) {
@@ -66,17 +65,18 @@ Deal deal_of(const Gemm& gemm) {
   return Deal::pieces;
 }
 
-// Narrow tiles read more operand bytes for each product and write shorter pieces of rows. Measured hot (docs/measurements):
-// 128 columns of a warpgroup cost as much as 192, unless two parts share them, 64 columns each; 64 columns cost far more.
+// Narrow tiles read more operand bytes for each product and write shorter pieces of rows. Measured hot
+// (docs/measurements): 128 columns of a warpgroup cost as much as 192, unless two parts share them, 64 columns each; 64
+// columns cost far more.
 double narrowness(const KernelPlan& plan) {
   if (plan.schedule.tile_columns < 128) return 1.25;
   if (plan.schedule.tile_columns < 192) return plan.gemm.parts == 2 ? 1.04 : 1.005;
   return 1;
 }
 
-// Cycles of one multiprocessor for one row of tiles. Tensor cores do 4096 operations on 16-bit operands in a cycle; what
-// tiles waste at the right edge counts like work. Of the epilogue, pingpong hides what fits under the other warpgroup's
-// main loop and cooperative shows most.
+// Cycles of one multiprocessor for one row of tiles. Tensor cores do 4096 operations on 16-bit operands in a cycle;
+// what tiles waste at the right edge counts like work. Of the epilogue, pingpong hides what fits under the other
+// warpgroup's main loop and cooperative shows most.
 double cost_of(const KernelPlan& plan, int64_t depth) {
   const int part_tile = plan.part_tile() * plan.schedule.slices();
   const int64_t tiles = (plan.gemm.part_columns + part_tile - 1) / part_tile;
@@ -162,13 +162,15 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
     plan.deal = deal_of(plan.gemm);
     const int shared_tile = plan.part_tile() * plan.schedule.slices();
     if (plan.deal == Deal::pieces && plan.gemm.piece % shared_tile != 0) {
-      refused = fmt::format("split in pieces of {}: no tile of {} columns lies in one piece", plan.gemm.piece, shared_tile);
+      refused =
+          fmt::format("split in pieces of {}: no tile of {} columns lies in one piece", plan.gemm.piece, shared_tile);
       continue;
     }
     gather_scales(plan);
     if (!place_buffers(plan, candidate.most_stages)) {
-      refused = fmt::format("full-tile inputs of {} bytes for each block leave no room for two operand stages in {} bytes",
-                            plan.slot_bytes, plan.target.shared_bytes_per_block);
+      refused =
+          fmt::format("full-tile inputs of {} bytes for each block leave no room for two operand stages in {} bytes",
+                      plan.slot_bytes, plan.target.shared_bytes_per_block);
       continue;
     }
     plan.cost = cost_of(plan, depth);
@@ -176,7 +178,8 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
   }
   if (plans.empty())
     diagnostics.error(graph.nodes[static_cast<size_t>(base.gemm.node)].where, "no plan fits this kernel: " + refused);
-  std::stable_sort(plans.begin(), plans.end(), [](const KernelPlan& a, const KernelPlan& b) { return a.cost < b.cost; });
+  std::stable_sort(plans.begin(), plans.end(),
+                   [](const KernelPlan& a, const KernelPlan& b) { return a.cost < b.cost; });
   return plans;
 }
 

@@ -1,5 +1,5 @@
-// Enumerates the schedules that a kernel can run under, keeps the legal ones, and orders them by a cost model: the first
-// is tried first, the others are what a plan that spills falls back to.
+// Enumerates the schedules that a kernel can run under, keeps the legal ones, and orders them by a cost model: the
+// first is tried first, the others are what a plan that spills falls back to.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,6 @@
 #include "compiler/lowering/classify_gemm.h"
 
 #include <algorithm>
-
 #include <fmt/format.h>
 
 namespace epifuse::lowering {
@@ -20,7 +19,8 @@ class Classifier {
   std::optional<Gemm> run() {
     refuse_operations();
     if (gemm_.node < 0) {
-      if (!failed_) refuse(graph_.outputs.empty() ? Span{} : graph_.outputs.front().tensor.where, "a kernel without gemm");
+      if (!failed_)
+        refuse(graph_.outputs.empty() ? Span{} : graph_.outputs.front().tensor.where, "a kernel without gemm");
       return std::nullopt;
     }
     take_operands();
@@ -76,7 +76,8 @@ class Classifier {
     for (int side = 0; side < 2; ++side) {
       const ir::Node& operand = graph_.nodes[static_cast<size_t>(node.args[static_cast<size_t>(side)])];
       if (operand.op != Op::input) {
-        refuse(operand.where, operand.op == Op::split ? "a half of an input as operand of gemm" : "this operand of gemm");
+        refuse(operand.where,
+               operand.op == Op::split ? "a half of an input as operand of gemm" : "this operand of gemm");
         return;
       }
       operands[side] = operand.index;
@@ -86,9 +87,8 @@ class Classifier {
                "bf16 and f16 operands are lowered");
       if (tensor.pointer_axes) refuse(tensor.where, "a weight of one buffer for each group");
       if (!(graph_.base_name(tensor.shape.back()) == graph_.base_name(node.along)))
-        refuse(tensor.where,
-               fmt::format("a gemm operand {} whose last dimension is not the contracted {}",
-                           graph_.shape_text(tensor.shape), graph_.extent_text(node.along)));
+        refuse(tensor.where, fmt::format("a gemm operand {} whose last dimension is not the contracted {}",
+                                         graph_.shape_text(tensor.shape), graph_.extent_text(node.along)));
     }
     if (failed_) return;
     if (input(operands[0]).tensor.type.format != input(operands[1]).tensor.type.format)
@@ -135,8 +135,8 @@ class Classifier {
       gemm_.groups = rows.cut_by;
       if (rows.slot) refuse(rows.where, "'slot' in a group clause");
       if (b.shape.size() != 3 || b.shape[0].dim != rows.cut_by || !(b.shape[0] == Extent{1, rows.cut_by, 1}))
-        refuse(b.where, fmt::format("a weight {} without the group dimension {} in front",
-                                    graph_.shape_text(b.shape), dim(rows.cut_by).name));
+        refuse(b.where, fmt::format("a weight {} without the group dimension {} in front", graph_.shape_text(b.shape),
+                                    dim(rows.cut_by).name));
     } else {
       gemm_.form = GemmForm::dense;
       if (b.shape.size() != 2) refuse(b.where, "a batched gemm");
@@ -175,12 +175,14 @@ class Classifier {
     }
     gemm_.part_columns = *columns / gemm_.parts;
     if (*depth % 8 != 0)
-      refuse(weight, fmt::format("a contracted dimension {} = {}, which is no multiple of 8,",
-                                 graph_.extent_text(gemm_.depth), *depth),
+      refuse(weight,
+             fmt::format("a contracted dimension {} = {}, which is no multiple of 8,", graph_.extent_text(gemm_.depth),
+                         *depth),
              "rows of 16-bit operands must be a multiple of 16 bytes apart");
     if (gemm_.part_columns % 8 != 0)
-      refuse(weight, fmt::format("{} = {} columns in {} part{}, no multiple of 8 each,",
-                                 graph_.extent_text(gemm_.columns), *columns, gemm_.parts, gemm_.parts == 1 ? "" : "s"),
+      refuse(weight,
+             fmt::format("{} = {} columns in {} part{}, no multiple of 8 each,", graph_.extent_text(gemm_.columns),
+                         *columns, gemm_.parts, gemm_.parts == 1 ? "" : "s"),
              "use a multiple of 8 columns in each part");
   }
 

@@ -2,8 +2,8 @@
 // emitter spells it, the runtime launches its recipe; neither decides anything.
 //
 // The result tile of the GEMM is seen as `parts` tiles of equal width: one, or the two halves that `split` takes its
-// columns apart into. Epilogue values are scalar expressions over accumulators and inputs at one row and one column of a
-// part; sinks put blocks of values into outputs.
+// columns apart into. Epilogue values are scalar expressions over accumulators and inputs at one row and one column of
+// a part; sinks put blocks of values into outputs.
 #pragma once
 
 #include <string>
@@ -31,13 +31,13 @@ struct Gemm {
   ir::InputId a = -1, b = -1;  // rows, weight
   ir::NodeId node = -1;
   Storage operand = Storage::bf16;
-  ir::Extent rows;             // M, or a dense dimension
-  ir::Extent depth;            // contracted
-  ir::Extent columns;          // of the result, both halves together
-  ir::DimId groups = -1;       // ragged_rows: the dimension that counts the groups
+  ir::Extent rows;        // M, or a dense dimension
+  ir::Extent depth;       // contracted
+  ir::Extent columns;     // of the result, both halves together
+  ir::DimId groups = -1;  // ragged_rows: the dimension that counts the groups
   int parts = 1;
-  int64_t piece = 0;           // of the split; 0: halves
-  int64_t part_columns = 0;    // columns / parts
+  int64_t piece = 0;         // of the split; 0: halves
+  int64_t part_columns = 0;  // columns / parts
 };
 
 // A place where rows lie in memory: place 0 is the rows dimension itself, the others are its aligned forms.
@@ -65,10 +65,10 @@ struct EpilogueInput {
 // A scalar expression node; arguments come before their users.
 struct EpilogueNode {
   enum class Kind { accumulator, input, param, number, map } kind = Kind::number;
-  ir::Op op = ir::Op::number;   // map
-  Storage to = Storage::f32;    // cast
+  ir::Op op = ir::Op::number;  // map
+  Storage to = Storage::f32;   // cast
   double number = 0;
-  int index = 0;                // accumulator: part; input: into Epilogue::inputs; param: ParamId
+  int index = 0;  // accumulator: part; input: into Epilogue::inputs; param: ParamId
   std::vector<int> args;
 };
 
@@ -94,13 +94,13 @@ struct Epilogue {
 
 // The schedule of the sm_90a skeleton (templates/kernels/gemm_sm90.cuh).
 struct Schedule {
-  bool cooperative = false;      // false: pingpong
-  int tile_columns = 128;        // of one consumer warpgroup, all parts
+  bool cooperative = false;  // false: pingpong
+  int tile_columns = 128;    // of one consumer warpgroup, all parts
   int stages = 6;
-  int tile_input_stages = 1;     // slots of the ring for full-tile inputs, for each consumer warpgroup
-  bool rolled = true;            // the epilogue's loop over blocks is a loop
+  int tile_input_stages = 1;  // slots of the ring for full-tile inputs, for each consumer warpgroup
+  bool rolled = true;         // the epilogue's loop over blocks is a loop
   int registers_producer = 24, registers_consumer = 240;
-  int band = 8;                  // column tiles that a wave covers before it goes down
+  int band = 8;  // column tiles that a wave covers before it goes down
 
   int slices() const { return cooperative ? 2 : 1; }
 };
@@ -120,18 +120,19 @@ struct KernelPlan {
   Epilogue epilogue;
   Schedule schedule;
   Deal deal = Deal::halves;
-  bool checked_pairs = false;  // the weight's rows per group are no multiple of 32
-  bool ragged_columns = false; // the columns of a part are no multiple of 32
-  int slot_bytes = 0;          // full-tile inputs of one block
-  int scratch_bytes = 0;       // of each consumer warpgroup's epilogue
+  bool checked_pairs = false;   // the weight's rows per group are no multiple of 32
+  bool ragged_columns = false;  // the columns of a part are no multiple of 32
+  int slot_bytes = 0;           // full-tile inputs of one block
+  int scratch_bytes = 0;        // of each consumer warpgroup's epilogue
   std::vector<SharedBuffer> shared;
   int shared_bytes = 0;
-  double cost = 0;             // the cost model's, in cycles of one multiprocessor for one row of tiles; less is better
+  double cost = 0;  // the cost model's, in cycles of one multiprocessor for one row of tiles; less is better
   LaunchRecipe recipe;
 
   int part_tile() const { return schedule.tile_columns / gemm.parts; }
 
-  // Whether a transposed sink may store four rows at once. The gap behind a group of place 0 may be cut by the capacity.
+  // Whether a transposed sink may store four rows at once. The gap behind a group of place 0 may be cut by the
+  // capacity.
   bool stores_4_rows(const Sink& sink) const {
     return sink.place != 0 && places[static_cast<size_t>(sink.place)].alignment % 4 == 0;
   }

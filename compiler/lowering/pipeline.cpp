@@ -53,8 +53,8 @@ const std::vector<Pass>& passes() {
   return list;
 }
 
-Lowered lower(const ir::Graph& graph, const Target& target, std::string_view schedule_override, Diagnostics& diagnostics,
-              const Observer& observer) {
+Lowered lower(const ir::Graph& graph, const Target& target, std::string_view schedule_override,
+              Diagnostics& diagnostics, const Observer& observer) {
   Lowered result{graph, {}};
   for (const Pass& pass : passes()) {
     result.graph = pass.run(std::move(result.graph));
@@ -85,7 +85,8 @@ Lowered lower(const ir::Graph& graph, const Target& target, std::string_view sch
       if (schedule_name(plan.schedule) == schedule_override) chosen.push_back(std::move(plan));
     }
     if (chosen.empty() && !result.plans.empty())
-      diagnostics.error({}, fmt::format("no plan '{}' for kernel {}; there are: {}", schedule_override, graph.name, names));
+      diagnostics.error({},
+                        fmt::format("no plan '{}' for kernel {}; there are: {}", schedule_override, graph.name, names));
     result.plans = std::move(chosen);
   }
   for (KernelPlan& plan : result.plans) {

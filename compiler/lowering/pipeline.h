@@ -26,7 +26,7 @@ struct Lowered {
 
 // Dimensions of the graph must be bound where a number is needed; what is missing or not lowered yet is in the
 // diagnostics. A schedule override ("pingpong 128x192") keeps that plan alone.
-Lowered lower(const ir::Graph& graph, const Target& target, std::string_view schedule_override, Diagnostics& diagnostics,
-              const Observer& observer = nullptr);
+Lowered lower(const ir::Graph& graph, const Target& target, std::string_view schedule_override,
+              Diagnostics& diagnostics, const Observer& observer = nullptr);
 
 }  // namespace epifuse::lowering

@@ -1,10 +1,9 @@
 #include "compiler/lowering/simplify.h"
 
 #include <cmath>
+#include <fmt/format.h>
 #include <map>
 #include <optional>
-
-#include <fmt/format.h>
 
 namespace epifuse::lowering {
 namespace {
@@ -20,8 +19,8 @@ bool is_number(const Graph& graph, NodeId id, double value) {
   return node(graph, id).op == Op::number && node(graph, id).number == value;
 }
 
-// The result of an exact-by-definition operation on numbers, rounded once to f32; functions that the device computes to a
-// tolerance only are left to it.
+// The result of an exact-by-definition operation on numbers, rounded once to f32; functions that the device computes to
+// a tolerance only are left to it.
 std::optional<double> evaluate(const Graph& graph, const Node& n) {
   double v[3] = {};
   for (size_t i = 0; i < n.args.size(); ++i) {

@@ -1,6 +1,5 @@
 // What must hold of any plan, whoever made it.
 #include <algorithm>
-
 #include <fmt/format.h>
 
 #include "compiler/lowering/kernel_plan.h"
@@ -15,7 +14,8 @@ void verify_shared(const KernelPlan& plan, std::vector<std::string>& faults) {
   int end = 0;
   for (const SharedBuffer& buffer : buffers) {
     // Every role uses its buffers over the whole kernel, so all of them are live together.
-    if (buffer.offset < end) faults.push_back(fmt::format("shared buffer '{}' overlaps the one before it", buffer.name));
+    if (buffer.offset < end)
+      faults.push_back(fmt::format("shared buffer '{}' overlaps the one before it", buffer.name));
     end = buffer.offset + buffer.bytes;
   }
   if (end > plan.shared_bytes || plan.shared_bytes > plan.target.shared_bytes_per_block)
@@ -55,7 +55,8 @@ void verify_parameters(const KernelPlan& plan, std::vector<std::string>& faults)
       end = field.offset + field.size;
     }
     if (end > step.parameter_bytes || step.parameter_bytes > 4096)
-      faults.push_back(fmt::format("parameter block: {} bytes used, {} planned, 4096 allowed", end, step.parameter_bytes));
+      faults.push_back(
+          fmt::format("parameter block: {} bytes used, {} planned, 4096 allowed", end, step.parameter_bytes));
   }
 }
 

@@ -26,8 +26,10 @@ EPIFUSE_DEVICE float sigmoid(float x) {
   return result;
 }
 
-EPIFUSE_DEVICE float round_bf16(float x) { return ptx::bf16_low(ptx::pack_bf16(x, 0.f)); }
-EPIFUSE_DEVICE float round_f16(float x) { return ptx::f16_low(ptx::pack_f16(x, 0.f)); }
+// The value goes into the high half of a pair. Converted alone in the low half, a bare accumulator makes the assembler
+// take the conversion for one that defines accumulator registers, and wait after every wgmma (C7514).
+EPIFUSE_DEVICE float round_bf16(float x) { return ptx::bf16_high(ptx::pack_bf16(0.f, x)); }
+EPIFUSE_DEVICE float round_f16(float x) { return ptx::f16_high(ptx::pack_f16(0.f, x)); }
 EPIFUSE_DEVICE float round_e4m3(float x) { return ptx::f16_low(ptx::e4m3_to_f16(ptx::pack_e4m3(x, 0.f))); }
 EPIFUSE_DEVICE float round_e5m2(float x) { return ptx::f16_low(ptx::e5m2_to_f16(ptx::pack_e5m2(x, 0.f))); }
 

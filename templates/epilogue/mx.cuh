@@ -139,9 +139,20 @@ EPIFUSE_DEVICE void store_rows_mx(const Block& block_values, void* codes, i64 pi
   }
 }
 
+// The codes of the thread's four rows in a column; one by one where the block may be short or its start is not aligned.
+template <bool whole>
+EPIFUSE_DEVICE void store_4_codes(bool on, const OwnRows& rows, u8* to, u32 codes) {
+  if constexpr (whole) {
+    ptx::store_32(on && rows.has(0), to, codes);
+  } else {
+#pragma unroll
+    for (int i = 0; i < own_rows; ++i) ptx::store_8(on && rows.has(i), to + i, codes >> (8 * i) & 0xff);
+  }
+}
+
 // codes[column, row] and scales[column, row / 32]; pitches in elements. Rows that do not exist are zero in the block. The
-// place starts at multiples of 32 rows, and so does its limit.
-template <class Element, class Scales>
+// place starts at multiples of 32 rows. whole: so does its limit; otherwise the last block may be short.
+template <class Element, bool whole, class Scales>
 EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, i64 pitch, void* scale_bytes,
                                         i64 scale_pitch, Scales& gathered, const Lane& lane, const OwnRows& rows,
                                         const OwnColumns& columns, int column, int block) {
@@ -166,10 +177,11 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
   u32 bytes, inverses;
   M::scales(pair, bytes, inverses);
 
-  const bool on = columns.exist && rows.has(0);
+  // The bytes of a column are spread over all lanes of the block, so the block decides, not the lane's own rows.
+  const bool block_on = columns.exist && rows.count + own_rows * lane.q > 0;
   // Lanes q and q + 4 hold the same pair: each stores one byte of it.
   const int own = 4 * (lane.q & 1) + (lane.q & 2) + (lane.q >> 2);
-  gathered.put(scale_bytes, scale_pitch, lane, rows, on, column + own,
+  gathered.put(scale_bytes, scale_pitch, lane, rows, block_on, column + own,
                block * block_columns + lane.first_column() + own, (lane.q & 4 ? bytes >> 16 : bytes) & 0xff);
 
   const int holders = (lane.q & 4) * 4 + lane.l;
@@ -179,10 +191,10 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
     const u32 both = __shfl_sync(~0u, inverses, holders | (j >> 1) << 2 | (j & 1) << 3);
     const float a = ptx::bf16_low(both), b = ptx::bf16_high(both);
     const int c = 2 * j;
-    ptx::store_32(on, ptx::offset(at, c, static_cast<u32>(pitch)),
-                  M::pack4(v[0][c] * a, v[1][c] * a, v[2][c] * a, v[3][c] * a));
-    ptx::store_32(on, ptx::offset(at, c + 1, static_cast<u32>(pitch)),
-                  M::pack4(v[0][c + 1] * b, v[1][c + 1] * b, v[2][c + 1] * b, v[3][c + 1] * b));
+    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, c, static_cast<u32>(pitch)),
+                         M::pack4(v[0][c] * a, v[1][c] * a, v[2][c] * a, v[3][c] * a));
+    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, c + 1, static_cast<u32>(pitch)),
+                         M::pack4(v[0][c + 1] * b, v[1][c + 1] * b, v[2][c + 1] * b, v[3][c + 1] * b));
   }
 }
 

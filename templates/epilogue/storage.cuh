@@ -95,14 +95,21 @@ EPIFUSE_DEVICE void store_4_values(bool on, u8* to, float a, float b, float c, f
   }
 }
 
+// Two neighbours, each on its own condition. They are converted as a pair all the same (see math.cuh, round_bf16).
 template <class Storage>
-EPIFUSE_DEVICE void store_1_value(bool on, u8* to, float v) {
+EPIFUSE_DEVICE void store_2_single_values(bool on_a, bool on_b, u8* to, float a, float b) {
   if constexpr (Storage::bytes == 4) {
-    ptx::store_32(on, to, __float_as_uint(v));
-  } else if constexpr (Storage::bytes == 2) {
-    ptx::store_16(on, to, Codec<Storage>::pack2(v, 0.f));
+    ptx::store_32(on_a, to, __float_as_uint(a));
+    ptx::store_32(on_b, to + 4, __float_as_uint(b));
   } else {
-    ptx::store_8(on, to, Codec<Storage>::pack2(v, 0.f) & 0xff);
+    const u32 pair = Codec<Storage>::pack2(a, b);
+    if constexpr (Storage::bytes == 2) {
+      ptx::store_16(on_a, to, pair);
+      ptx::store_16(on_b, to + 2, pair >> 16);
+    } else {
+      ptx::store_8(on_a, to, pair & 0xff);
+      ptx::store_8(on_b, to + 1, pair >> 8 & 0xff);
+    }
   }
 }
 

@@ -51,8 +51,9 @@ EPIFUSE_DEVICE void store_transposed(const Block& block, void* base, i64 pitch, 
                               block.v[3][c]);
     } else {
 #pragma unroll
-      for (int i = 0; i < own_rows; ++i)
-        store_1_value<Storage>(columns.exist && rows.has(i), to + i * Storage::bytes, block.v[i][c]);
+      for (int i = 0; i < own_rows; i += 2)
+        store_2_single_values<Storage>(columns.exist && rows.has(i), columns.exist && rows.has(i + 1),
+                                       to + i * Storage::bytes, block.v[i][c], block.v[i + 1][c]);
     }
   }
 }

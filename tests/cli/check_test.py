@@ -73,7 +73,8 @@ class CheckTest(support.CliTest):
         self.refuses(1, "check", self.path("dangling.epi"), says="dangling.epi")
 
     def test_a_log_taken_for_a_spec_is_not_printed_whole(self):
-        _, err = self.run_epifuse("check", self.write("log.epi", "kernel k {\n" + "  all ? well\n" * 5000 + "}\n"), code=1)
+        log = self.write("log.epi", "kernel k {\n" + "  all ? well\n" * 5000 + "}\n")
+        _, err = self.run_epifuse("check", log, code=1)
         self.assertIn("more\n", err)
         self.assertLess(len(err), 50000)
 

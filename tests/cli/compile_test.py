@@ -10,8 +10,8 @@ TEXT_STAGES = ("tokens", "ast", "ir", "plan", "cuda")
 
 class StagesTest(support.CliTest):
     def test_each_stage_is_printed(self):
-        heads = {"tokens": "key_kernel", "ast": "kernel grouped_gemm", "ir": "# resolved", "plan": "plan 1 grouped_gemm",
-                 "cuda": "__global__"}
+        heads = {"tokens": "key_kernel", "ast": "kernel grouped_gemm", "ir": "# resolved",
+                 "plan": "plan 1 grouped_gemm", "cuda": "__global__"}
         for stage in TEXT_STAGES:
             out, err = self.run_epifuse("compile", self.spec(), f"--emit={stage}", EPIFUSE_NVRTC="/nonexistent")
             self.assertIn(heads[stage], out)
@@ -67,7 +67,8 @@ class StagesTest(support.CliTest):
         ]
         for options, says in cases:
             self.refuses(1, "compile", self.small(), "--emit=cuda", *options, says=says)
-            self.assertEqual(self.json("compile", self.small(), "--emit=cuda", *options, code=1)["error"]["kind"], "user")
+            document = self.json("compile", self.small(), "--emit=cuda", *options, code=1)
+            self.assertEqual(document["error"]["kind"], "user")
         self.refuses(1, "compile", self.path("missing.epi"), says="there is no file")
         self.refuses(1, "compile", self.write("bad.epi", "kernel {"), "-o", "out.cubin", says="bad.epi:1:8")
         self.assertNotIn("out.cubin", self.files())
@@ -113,6 +114,14 @@ class ToolchainTest(support.CliTest):
         out, _ = self.run_epifuse("compile", self.spec(), "--emit=cubin", raw=True)
         self.assertEqual(out, cubin)
 
+        # sass comes from whatever nvdisasm is found first.
+        fake = self.write("bin/nvdisasm", '#!/bin/sh\nhead -c 4 "$1" | tail -c 3\nprintf " disassembled"\n')
+        os.chmod(fake, 0o755)
+        tools = {"CUDA_HOME": "", "PATH": os.path.dirname(fake) + ":" + self.environment["PATH"]}
+        self.assertEqual(self.run_epifuse("compile", self.spec(), "--emit=sass", **tools)[0], "ELF disassembled")
+        self.write("bin/nvdisasm", "#!/bin/sh\nexit 1\n")
+        self.refuses(3, "compile", self.spec(), "--emit=sass", says="could not read the cubin", **tools)
+
         entries = self.json("cache", "list")["entries"]
         self.assertEqual([entry["key"] for entry in entries], [cold["key"]])
         self.assertEqual((entries[0]["state"], entries[0]["kind"]), ("good", "artifact"))
@@ -125,7 +134,7 @@ class ToolchainTest(support.CliTest):
             file.write(b"????")
         self.assertEqual(self.json("cache", "list")["entries"][0]["state"], "damaged")
         self.refuses(3, "compile", self.spec(), "-o", "again.cubin", says="NVRTC", EPIFUSE_NVRTC="/nonexistent")
-        self.assertEqual(self.files(), ["k.cubin", "k.ptx"])
+        self.assertEqual(self.files(), ["bin/nvdisasm", "k.cubin", "k.ptx"])
 
     def test_two_at_once_compile_once(self):
         runs = [self.start("compile", self.spec("grouped_gemm"), "--json") for _ in range(2)]

@@ -1,4 +1,4 @@
-"""The example of tools/build_and_run, smaller: make_inputs.py, run, check_result.py, and that the last one sees damage."""
+"""The example of tools/build_and_run, smaller: make_inputs.py, run, check_result.py, which sees damage."""
 
 import os
 import subprocess
@@ -59,7 +59,7 @@ class ExampleTest(support.CliTest):
                 file.write(kept)
 
     def test_many_experts_some_without_tokens(self):
-        self.make("in", "--model", "qwen3-30b-a3b", "--scale", "8")
+        self.make("in", "--model", "qwen3-30b-a3b")
         _, ends = npy_files.read(self.path("in", "M.ends.npy"))
         self.assertIn(0, [end - start for start, end in zip([0, *ends], ends)])
         self.run_epifuse("run", self.spec("moe_fc1_swiglu"), "--inputs", "in", "-o", "out", "--device", "cpu")

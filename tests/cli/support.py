@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,22 @@ kernel small {
   out s : mxfp8[M, N] = h
 }
 """
+
+
+with open(os.path.join(ROOT, "docs", "command_line.md"), encoding="utf-8") as page:
+    DOCUMENTED = set(re.findall(r"`([a-z0-9_]+)`", page.read()))
+
+
+def keys_of(value):
+    """The keys of a document at every depth, but those that are names of a spec."""
+    if isinstance(value, list):
+        for item in value:
+            yield from keys_of(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            if key != "dims":
+                yield from keys_of(item)
 
 
 def has_gpu():
@@ -82,6 +99,7 @@ class CliTest(unittest.TestCase):
         self.assertEqual(document["ok"], code == 0)
         self.assertIsInstance(document["diagnostics"], list)
         self.assertEqual("error" in document, code != 0)
+        self.assertEqual(set(keys_of(document)) - DOCUMENTED, set(), "keys that docs/command_line.md does not have")
         return document
 
     def refuses(self, code, *arguments, says, **settings):

@@ -1,10 +1,9 @@
-// What NVRTC makes of generated kernels: twenty epilogues that are in no spec, with the registers and spill bytes of each;
-// every template with every parameter; and a kernel whose widest plan spills while a narrower one does not.
+// What NVRTC makes of generated kernels: twenty epilogues that are in no spec, with the registers and spill bytes of
+// each; every template with every parameter; and a kernel whose widest plan spills while a narrower one does not.
 #include <atomic>
 #include <cstdio>
-#include <thread>
-
 #include <fmt/format.h>
+#include <thread>
 
 #include "compiler/codegen/emit_kernel.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
@@ -48,25 +47,33 @@ constexpr const char* dims = "E = 3, K = 64, N = 128";
 const std::vector<Epilogue>& epilogues() {
   static const std::vector<Epilogue> list = {
       {"bare", ragged_spec("out y : bf16[M, N] = gemm(x, w)"), "pingpong 128x128"},
-      {"f32 rows", ragged_spec("out y : f32[M, N] = gemm(x, w)"), "pingpong 128x64"},
-      {"arithmetic", ragged_spec("in r : f32[M]\nh = gemm(x, w)\nout y : bf16[M, N] = (h + r) * (h - 0.5) / (abs(h) + 1)"),
+      {"packed and transposed", ragged_spec("out y : bf16[N, M] = gemm(x, w)"), "pingpong 128x64"},
+      {"arithmetic",
+       ragged_spec("in r : f32[M]\nh = gemm(x, w)\nout y : bf16[M, N] = (h + r) * (h - 0.5) / (abs(h) + 1)"),
        "pingpong 128x64"},
-      {"comparisons", ragged_spec("in b : bf16[E, N]\nh = gemm(x, w)\nv = select(h < b, h, select(h >= 2, 2 * h, -h))\n"
-                                  "out y : f16[M, N] = v + select(h == b, 1, 0) + select(h != 0, 0.25, 0)"),
+      {"comparisons",
+       ragged_spec("in b : bf16[E, N]\nh = gemm(x, w)\nv = select(h < b, h, select(h >= 2, 2 * h, -h))\n"
+                   "out y : f16[M, N] = v + select(h == b, 1, 0) + select(h != 0, 0.25, 0)"),
        "pingpong 128x64"},
-      {"limits", ragged_spec("param low = -1\nin g : f32[E]\nh = gemm(x, w)\n"
-                             "out y : e4m3[M, N] = min(max(h, low), g) + clamp(h, low, 3)"),
+      {"limits",
+       ragged_spec("param low = -1\nin g : f32[E]\nh = gemm(x, w)\n"
+                   "out y : e4m3[M, N] = min(max(h, low), g) + clamp(h, low, 3)"),
        "pingpong 128x64"},
       {"exp log", ragged_spec("h = gemm(x, w)\nout y : bf16[M, N] = log(exp(min(h, 3)) + 1)"), "pingpong 128x64"},
-      {"tanh sigmoid", ragged_spec("h = gemm(x, w)\nout y : e5m2[M, N] = tanh(h) * sigmoid(1.5 * h)"), "pingpong 128x64"},
+      {"tanh sigmoid", ragged_spec("h = gemm(x, w)\nout y : e5m2[M, N] = tanh(h) * sigmoid(1.5 * h)"),
+       "pingpong 128x64"},
       {"erf erfc", ragged_spec("h = gemm(x, w)\nout y : bf16[M, N] = erf(h) - h * erfc(-h)"), "pingpong 128x64"},
-      {"roots", ragged_spec("h = gemm(x, w)\nout y : bf16[M, N] = sqrt(abs(h)) * rsqrt(abs(h) + 0.1)"), "pingpong 128x64"},
-      {"casts", ragged_spec("h = gemm(x, w)\nout y : f32[M, N] = cast(h, bf16) + cast(h, f16) + cast(h, e4m3) + cast(h, e5m2)"),
+      {"roots", ragged_spec("h = gemm(x, w)\nout y : bf16[M, N] = sqrt(abs(h)) * rsqrt(abs(h) + 0.1)"),
        "pingpong 128x64"},
-      {"transposed", ragged_spec("h = gemm(x, w)\nout a : bf16[N, M] = h\nout b : f32[N, P] = h\nout c : e4m3[N, P] = h", dims,
-                                 aligned),
+      {"casts",
+       ragged_spec("h = gemm(x, w)\nout y : f32[M, N] = cast(h, bf16) + cast(h, f16) + cast(h, e4m3) + cast(h, e5m2)"),
        "pingpong 128x64"},
-      {"mx both ways", ragged_spec("h = gemm(x, w)\nout a : mxfp8[M, N] = h\nout b : mxfp8(elem = e5m2)[N, P] = h", dims, aligned),
+      {"transposed",
+       ragged_spec("h = gemm(x, w)\nout a : bf16[N, M] = h\nout b : f32[N, P] = h\nout c : e4m3[N, P] = h", dims,
+                   aligned),
+       "pingpong 128x64"},
+      {"mx both ways",
+       ragged_spec("h = gemm(x, w)\nout a : mxfp8[M, N] = h\nout b : mxfp8(elem = e5m2)[N, P] = h", dims, aligned),
        "pingpong 128x128"},
       {"mx short blocks", ragged_spec("out a : mxfp8[M, N] = gemm(x, w)", "E = 3, K = 64, N = 40"), "pingpong 128x64"},
       {"halves", halves("", "out y : bf16[M, I] = gate * sigmoid(gate) * up"), "pingpong 128x128"},
@@ -74,21 +81,26 @@ const std::vector<Epilogue>& epilogues() {
        halved_spec("in b : f32[E, 2*I]\nh = gemm(x, w) + b\nf, s = split(h, 1)\nout pre : bf16[M, 2*I] = h\n"
                    "out y : bf16[M, I] = max(0, f) * s"),
        "pingpong 128x64"},
-      {"eights", halved_spec("h = gemm(x, w)\nf, s = split(h, 8)\nout pre : e4m3[M, 2*I] = h\nout y : bf16[I, M] = f * s"),
+      {"eights",
+       halved_spec("h = gemm(x, w)\nf, s = split(h, 8)\nout pre : e4m3[M, 2*I] = h\nout y : bf16[I, M] = f * s"),
        "pingpong 128x64"},
-      {"blocks", halved_spec("h = gemm(x, w)\nf, s = split(h, 32)\nout pre : mxfp8[M, 2*I] = h\nout y : mxfp8[M, I] = f * s"),
+      {"blocks",
+       halved_spec("h = gemm(x, w)\nf, s = split(h, 32)\nout pre : mxfp8[M, 2*I] = h\nout y : mxfp8[M, I] = f * s"),
        "pingpong 128x64"},
       {"pieces and full tiles",
        halved_spec("in r : bf16[M, 2*I]\nin q : e4m3[M, I]\nh = gemm(x, w) + r\nf, s = split(h, 64)\n"
                    "out y : bf16[M, I] = f * s + q"),
        "pingpong 128x128"},
-      {"cooperative with a residual", ragged_spec("in r : f32[M, N]\nh = gemm(x, w) + r\nout y : f32[M, N] = h\n"
-                                                  "out q : mxfp8[M, N] = h"),
+      {"cooperative with a residual",
+       ragged_spec("in r : f32[M, N]\nh = gemm(x, w) + r\nout y : f32[M, N] = h\n"
+                   "out q : mxfp8[M, N] = h"),
        "cooperative 128x256"},
       {"names of the templates and of C++",
        "kernel double {\n dim E = 2, K = 64, N = 64\n group M by E counts i64\n param int = 2\n in tile : f16[M, K]\n"
-       " in sums : f16[E, N, K]\n in lane : f32[M]\n in p : f32[E]\n in block : bf16[E, N]\n in this : f32\n in x_0 : f32[N]\n"
-       " in x : f32[N]\n slot = gemm(tile, sums) * lane * p + block * int + this + x * x_0\n out columns : bf16[M, N] = slot\n"
+       " in sums : f16[E, N, K]\n in lane : f32[M]\n in p : f32[E]\n in block : bf16[E, N]\n in this : f32\n in x_0 : "
+       "f32[N]\n"
+       " in x : f32[N]\n slot = gemm(tile, sums) * lane * p + block * int + this + x * x_0\n out columns : bf16[M, N] "
+       "= slot\n"
        " out value0 : mxfp8[M, N] = slot\n out value0_scale : bf16[M, N] = slot\n}\n",
        "pingpong 128x64"},
   };
@@ -122,8 +134,8 @@ TEST_CASE("twenty synthetic epilogues compile without spills") {
       continue;
     }
     const toolchain::CompileOutcome& outcome = **outcomes[i];
-    std::printf("%-36s %-20s %3d registers %4d spill bytes %6.0f ms\n", list[i].name, list[i].schedule, outcome.registers,
-                outcome.spill_bytes, outcome.milliseconds);
+    std::printf("%-36s %-20s %3d registers %4d spill bytes %6.0f ms\n", list[i].name, list[i].schedule,
+                outcome.registers, outcome.spill_bytes, outcome.milliseconds);
     INFO(outcome.log);
     CHECK(outcome.spill_bytes == 0);
     CHECK(!outcome.wgmma_serialized);
@@ -132,7 +144,8 @@ TEST_CASE("twenty synthetic epilogues compile without spills") {
 
 TEST_CASE("a kernel that spills in wide tiles does not in narrow ones") {
   if (!nvrtc()) return;
-  // Eight products of one row of values are needed together, and the accumulators of 192 columns leave no room for them.
+  // Eight products of one row of values are needed together, and the accumulators of 192 columns leave no room for
+  // them.
   std::string spec = "in r : f32[M, N]\nh = gemm(x, w)\n";
   for (int i = 0; i < 8; ++i) spec += fmt::format("in c{} : f32[E, N]\n", i);
   for (int i = 0; i < 8; ++i) spec += fmt::format("in r{} : f32[M]\n", i);
@@ -141,7 +154,8 @@ TEST_CASE("a kernel that spills in wide tiles does not in narrow ones") {
   spec += "v = " + sum + "\nout y : f32[M, N] = v\nout z : mxfp8[M, N] = v * r\n";
   const LoweredText result = lower_text(ragged_spec(spec, "E = 3, K = 64, N = 384"));
   auto spill_of = [&](std::string_view schedule) {
-    const auto outcome = nvrtc()->compile(request_of(codegen::emit_kernel(result.lowered.graph, result.plan(schedule))));
+    const auto outcome =
+        nvrtc()->compile(request_of(codegen::emit_kernel(result.lowered.graph, result.plan(schedule))));
     if (!outcome) FAIL(outcome.error().message);
     std::printf("%s: %d spill bytes\n", std::string(schedule).c_str(), outcome->spill_bytes);
     return outcome->spill_bytes;
@@ -157,7 +171,8 @@ TEST_CASE("every template compiles with every parameter") {
       "#include \"epilogue/store.cuh\"\n#include \"kernels/gemm_sm90.cuh\"\nusing namespace epifuse;\n"
       "struct Sizes { const void* group_sizes; int groups, capacity, column_tiles, band; };\n"
       "template <Groups form, bool wide> struct WalkPlan {\n"
-      "  static constexpr Groups groups = form; static constexpr bool wide_sizes = wide; static constexpr int places = 2;\n"
+      "  static constexpr Groups groups = form; static constexpr bool wide_sizes = wide; static constexpr int places = "
+      "2;\n"
       "  static EPIFUSE_DEVICE constexpr int alignment(int place) { return place ? 128 : 1; }\n};\n"
       "template <class Plan> EPIFUSE_DEVICE int walk(const Sizes& p) {\n"
       "  TileWalk<Plan, Sizes> w(p); Tile<2> t; int n = 0;\n"
@@ -170,11 +185,13 @@ TEST_CASE("every template compiles with every parameter") {
     source += fmt::format(
         "  read_tile_input<{0}>(a, shared, lane);\n  read_tile_input<{0}>(b, shared + 16384, lane);\n"
         "  sum += load_1_value<{0}>(in, pitch) + tile_input_bytes<{0}>;\n"
-        "  load_rows<{0}>(r, in, lane, Rows{{0, 4}}, sizes.capacity);\n  load_columns<{0}>(v, in, 1, pitch, columns.first, true);\n"
+        "  load_rows<{0}>(r, in, lane, Rows{{0, 4}}, sizes.capacity);\n  load_columns<{0}>(v, in, 1, pitch, "
+        "columns.first, true);\n"
         "  for (int i = 0; i < 4; ++i)\n    for (int c = 0; c < 8; ++c) a.v[i][c] += r[i] * v[c];\n"
         "  load_columns_alternating<{0}>(v, in, 1, pitch, columns.first, 1, true);\n"
         "  for (int c = 0; c < 8; ++c) b.v[0][c] += v[c];\n"
-        "  store_rows<{0}>(a, out, pitch, rows, columns, 0);\n  store_rows_alternating<{0}>(a, b, out, pitch, rows, columns);\n"
+        "  store_rows<{0}>(a, out, pitch, rows, columns, 0);\n  store_rows_alternating<{0}>(a, b, out, pitch, rows, "
+        "columns);\n"
         "  store_transposed<{0}, true>(a, out, pitch, rows, columns, 0);\n"
         "  store_transposed<{0}, false>(b, out, pitch, rows, columns, dealt_column<8>(columns.first, 1));\n",
         type);
@@ -182,13 +199,14 @@ TEST_CASE("every template compiles with every parameter") {
   for (const char* type : {"e4m3", "e5m2"}) {
     source += fmt::format(
         "  {{\n    SingleRowScales s1; GatheredRowScales<2> s2; GatheredRowScales<4> s4; SingleColumnScales c1;\n"
-        "    const GatheredColumnScales c4{{shared}};\n    clear_missing_rows(a, lane, 5);\n    clear_missing_columns(a, columns);\n"
+        "    const GatheredColumnScales c4{{shared}};\n    clear_missing_rows(a, lane, 5);\n    "
+        "clear_missing_columns(a, columns);\n"
         "    store_rows_mx<{0}>(a, out, pitch, out, pitch, s1, lane, rows, columns, 0, 0);\n"
         "    store_rows_mx<{0}>(a, out, pitch, out, pitch, s2, lane, rows, columns, 0, 1);\n"
         "    store_rows_mx<{0}>(a, out, pitch, out, pitch, s4, lane, rows, columns, 0, 3);\n"
-        "    store_transposed_mx<{0}>(a, out, pitch, out, pitch, c1, lane, rows, columns, 0, 0);\n"
+        "    store_transposed_mx<{0}, false>(a, out, pitch, out, pitch, c1, lane, rows, columns, 0, 0);\n"
         "    GatheredColumnScales::sync();\n"
-        "    store_transposed_mx<{0}>(a, out, pitch, out, pitch, c4, lane, rows, columns, 0, 0);\n"
+        "    store_transposed_mx<{0}, true>(a, out, pitch, out, pitch, c4, lane, rows, columns, 0, 0);\n"
         "    GatheredColumnScales::sync();\n    c4.flush(out, pitch, Rows{{0, 128}}, true, 3, 3);\n  }}\n",
         type);
   }
@@ -200,10 +218,12 @@ TEST_CASE("every template compiles with every parameter") {
           "    sum += sums.at(0, 1, 2) + sums.at(0, 3, 7);\n  }}\n",
           type, columns);
   for (const char* groups : {"one", "ends", "counts"})
-    for (const char* wide : {"false", "true"}) source += fmt::format("  sum += walk<WalkPlan<Groups::{}, {}>>(sizes);\n", groups, wide);
+    for (const char* wide : {"false", "true"})
+      source += fmt::format("  sum += walk<WalkPlan<Groups::{}, {}>>(sizes);\n", groups, wide);
   source +=
       "  using namespace math;\n"
-      "  sum = minimum(sum, 1.f) + maximum(sum, 2.f) + clamp(sum, 0.f, 1.f) + select(truth(sum < 1.f), sum, 0.f) + sigmoid(sum) +\n"
+      "  sum = minimum(sum, 1.f) + maximum(sum, 2.f) + clamp(sum, 0.f, 1.f) + select(truth(sum < 1.f), sum, 0.f) + "
+      "sigmoid(sum) +\n"
       "        round_bf16(sum) + round_f16(sum) + round_e4m3(sum) + round_e5m2(sum);\n"
       "  *reinterpret_cast<float*>(out) = sum;\n}\n";
   const auto outcome = nvrtc()->compile(request_of(source));

@@ -5,9 +5,8 @@
 // checkout otherwise.
 #include <algorithm>
 #include <filesystem>
-#include <vector>
-
 #include <fmt/format.h>
+#include <vector>
 
 #include "base/file_system.h"
 #include "base/settings.h"
@@ -24,8 +23,8 @@ struct NamedStage {
   Stage stage;
   const char* name;
 };
-constexpr NamedStage stages[] = {{Stage::tokens, "tokens"}, {Stage::ast, "ast"},   {Stage::ir, "ir"},
-                                 {Stage::plan, "plan"},     {Stage::cuda, "cuda"}};
+constexpr NamedStage stages[] = {
+    {Stage::tokens, "tokens"}, {Stage::ast, "ast"}, {Stage::ir, "ir"}, {Stage::plan, "plan"}, {Stage::cuda, "cuda"}};
 
 const std::string source = EPIFUSE_SOURCE_DIR;
 

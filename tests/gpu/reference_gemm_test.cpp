@@ -24,7 +24,8 @@ interpreter::GemmOperand operand(const HostTensor& tensor, int64_t rows, int64_t
 void compare(Storage a_storage, Storage b_storage, bool transposed) {
   INFO(storage_name(a_storage) << " " << storage_name(b_storage) << (transposed ? " transposed" : ""));
   constexpr int64_t rows = 150, cols = 45, groups = 2, depth = 83;
-  const HostTensor a = normal_tensor(a_storage, {rows, depth}, 1), b = normal_tensor(b_storage, {groups * cols, depth}, 2);
+  const HostTensor a = normal_tensor(a_storage, {rows, depth}, 1),
+                   b = normal_tensor(b_storage, {groups * cols, depth}, 2);
   GemmTask task;
   task.a = operand(a, rows, depth, transposed);
   task.b = operand(b, groups * cols, depth, transposed);

@@ -10,8 +10,8 @@ TEST_CASE("a captured graph is right for other counts at each replay") {
   constexpr int64_t capacity = 2000;
   constexpr uint8_t poison = 0xAA;
   const std::vector<std::vector<int64_t>> rounds = {
-      {500, 0, 700, 3},   {0, 0, 0, 0},   {0, 0, 0, 1333},
-      {600, 300, 999, 101} /* the capacity */, {1, 1, 1, 1}, {500, 0, 700, 3},
+      {500, 0, 700, 3}, {0, 0, 0, 0},     {0, 0, 0, 1333}, {600, 300, 999, 101} /* the capacity */,
+      {1, 1, 1, 1},     {500, 0, 700, 3},
   };
   const auto kernel = compile_spec(file_text("specs/moe_fc1_swiglu.epi"), {{"E", 4}, {"K", 256}, {"I", 256}});
   const ir::Graph& graph = kernel->planned.graph;
@@ -19,11 +19,10 @@ TEST_CASE("a captured graph is right for other counts at each replay") {
   options.counts = rounds[3];
   interpreter::Buffers inputs = must(jit::make_inputs(graph, options));
   REQUIRE(inputs.at("x").extents[0] == capacity);
-  interpreter::Buffers outputs =
-      must(interpreter::make_outputs(must(interpreter::Problem::bind(graph, inputs, {}))));
+  interpreter::Buffers outputs = must(interpreter::make_outputs(must(interpreter::Problem::bind(graph, inputs, {}))));
   auto call = must(jit::DeviceCall::make(must(engine().load(kernel, gpu().device)), inputs, outputs, {}));
-  const auto captured = must(runtime::CapturedGraph::capture(gpu().device, call.stream(),
-                                                             [&] { return call.bound().launch(call.stream()); }));
+  const auto captured = must(
+      runtime::CapturedGraph::capture(gpu().device, call.stream(), [&] { return call.bound().launch(call.stream()); }));
   const auto gemm = interpreter::cpu_gemm();
   for (const std::vector<int64_t>& counts : rounds) {
     must(call.fill_outputs(poison, {}));

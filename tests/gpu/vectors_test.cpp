@@ -1,5 +1,5 @@
-// The published conversion and MXFP8 vectors, bit for bit, through the kernel's own stores: numbers come in as a full-tile
-// f32 input beside a product that is zero.
+// The published conversion and MXFP8 vectors, bit for bit, through the kernel's own stores: numbers come in as a
+// full-tile f32 input beside a product that is zero.
 #include <cmath>
 
 #include "base/numbers.h"
@@ -15,6 +15,8 @@ using interpreter::HostTensor;
 namespace {
 
 constexpr int64_t columns = 64, block = 32;
+
+nlohmann::json file_json(std::string_view path) { return nlohmann::json::parse(file_text(path)); }
 
 std::string spec(const std::string& outputs) {
   return "kernel vectors {\n  dim E = 1, K = 64, N = 64\n  group M by E\n  group P = M align 128\n"
@@ -55,8 +57,8 @@ std::vector<MxCase> mx_cases() {
   for (const auto& row : file_json("tests/vectors/numerics/mxfp8_blocks.json")["cases"]) {
     for (const std::string element : {"e4m3", "e5m2"}) {
       const auto& expected = row.at(element + "_rceil");
-      cases.push_back({row["name"], hex_words(row["x"]), element, hex_words(expected["scale"])[0],
-                       hex_words(expected["q"])});
+      cases.push_back(
+          {row["name"], hex_words(row["x"]), element, hex_words(expected["scale"])[0], hex_words(expected["q"])});
     }
   }
   for (const auto& row : file_json("tests/vectors/mxfp8_blocks.json")["rows"]) {
@@ -101,9 +103,10 @@ TEST_CASE("conversions to e4m3, e5m2, bf16 and f16") {
   while (bits.size() % columns != 0 || bits.size() < 128 * columns) {
     bits.push_back(static_cast<uint32_t>(bits.size()) * 15485863u);  // any others, for the types without vectors
   }
-  const Buffers out = run("  out a : e4m3[M, N] = v\n  out b : e5m2[M, N] = v\n  out c : bf16[M, N] = v\n"
-                          "  out d : f16[M, N] = v\n  out f : f32[M, N] = v\n",
-                          bits);
+  const Buffers out =
+      run("  out a : e4m3[M, N] = v\n  out b : e5m2[M, N] = v\n  out c : bf16[M, N] = v\n"
+          "  out d : f16[M, N] = v\n  out f : f32[M, N] = v\n",
+          bits);
   for (size_t i = 0; i < bits.size(); ++i) {
     const auto at = static_cast<int64_t>(i);
     const double x = decode(Storage::f32, bits[i]);

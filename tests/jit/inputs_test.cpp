@@ -129,7 +129,8 @@ TEST_CASE("what is given is kept, and decides sizes") {
   SECTION("group sizes too") {
     options.given.erase("x");
     options.given["M.ends"] = interpreter::make_tensor(Storage::i32, {3});
-    for (int64_t e = 0; e < 3; ++e) interpreter::store_one(options.given["M.ends"], e, 10.0 * (static_cast<double>(e) + 1));
+    for (int64_t e = 0; e < 3; ++e)
+      interpreter::store_one(options.given["M.ends"], e, 10.0 * (static_cast<double>(e) + 1));
     CHECK(make(graph, options).at("x").extents[0] == 30);
   }
 }

@@ -37,21 +37,22 @@ std::string refusal(const std::string& spec) {
 }  // namespace
 
 TEST_CASE("every way an input can lie over the tile") {
-  const LoweredText result = lower_text(ragged_spec(
-      "in a : f32\nin b : f32[E]\nin c : f16[M]\nin d : bf16[N]\nin e : bf16[E, N]\nin f : bf16[M, N]\n"
-      "out y : bf16[M, N] = gemm(x, w) + a + b + c + d + e + f"));
+  const LoweredText result = lower_text(
+      ragged_spec("in a : f32\nin b : f32[E]\nin c : f16[M]\nin d : bf16[N]\nin e : bf16[E, N]\nin f : bf16[M, N]\n"
+                  "out y : bf16[M, N] = gemm(x, w) + a + b + c + d + e + f"));
   CHECK(lines(result, {"load"}) ==
-        "load a as scalar\nload b as group\nload c as row\nload d as column\nload e as column of the group\nload f as tile\n");
+        "load a as scalar\nload b as group\nload c as row\nload d as column\nload e as column of the group\nload f as "
+        "tile\n");
   CHECK(result.plan().slot_bytes == 128 * 32 * 2);
 }
 
 TEST_CASE("a split disappears: a value over both halves becomes one for each") {
   for (const char* piece : {"", ", 1", ", 8", ", 32", ", 64"}) {
     INFO(piece);
-    const LoweredText result = lower_text(halved_spec(
-        fmt::format("in b : bf16[E, 2*I]\nin p : f32[M]\nh = gemm(x, w) + b\nf, s = split(h{})\nout pre : bf16[M, 2*I] = h\n"
-                    "out y : bf16[M, I] = f * s * p",
-                    piece)));
+    const LoweredText result = lower_text(halved_spec(fmt::format(
+        "in b : bf16[E, 2*I]\nin p : f32[M]\nh = gemm(x, w) + b\nf, s = split(h{})\nout pre : bf16[M, 2*I] = h\n"
+        "out y : bf16[M, I] = f * s * p",
+        piece)));
     CHECK(lines(result, {"load", "value", "sink"}) ==
           "load b as column of the group, part 0\nload b as column of the group, part 1\nload p as row\n"
           "value %0 = accumulator part 0\nvalue %1 = input b part 0\nvalue %2 = add %0 %1\n"
@@ -62,9 +63,10 @@ TEST_CASE("a split disappears: a value over both halves becomes one for each") {
 }
 
 TEST_CASE("the order in which a shape's names stand does not matter") {
-  const std::string expected = "value %0 = input b part 0\nvalue %1 = accumulator part 0\nvalue %2 = add %0 %1\n"
-                               "value %3 = input b part 1\nvalue %4 = accumulator part 1\nvalue %5 = add %3 %4\n"
-                               "value %6 = mul %2 %5\n";
+  const std::string expected =
+      "value %0 = input b part 0\nvalue %1 = accumulator part 0\nvalue %2 = add %0 %1\n"
+      "value %3 = input b part 1\nvalue %4 = accumulator part 1\nvalue %5 = add %3 %4\n"
+      "value %6 = mul %2 %5\n";
   CHECK(lines(lower_text(halved_spec("in b : bf16[E, 2*I]\nf, s = split(b + gemm(x, w))\nout y : bf16[M, I] = f * s")),
               {"value"}) == expected);
   // Halves of an input, and a GEMM whose shape has the columns first.
@@ -108,19 +110,23 @@ TEST_CASE("what an epilogue cannot do yet is refused at the tensor") {
         "r: an epilogue input of shape [P, N] is not lowered yet");
   CHECK(refusal(ragged_spec("in b : bf16[E][N]\nout y : bf16[M, N] = gemm(x, w) + b")) ==
         "b: an epilogue input of one buffer for each group is not lowered yet");
-  CHECK(refusal(ragged_spec("out y : fp8_1x128[M, N] = gemm(x, w)")) == "y: an output of type fp8_1x128 is not lowered yet");
+  CHECK(refusal(ragged_spec("out y : fp8_1x128[M, N] = gemm(x, w)")) ==
+        "y: an output of type fp8_1x128 is not lowered yet");
   CHECK(refusal(ragged_spec("out y : mxfp8(layout = blocked_128x4)[M, N] = gemm(x, w)")) ==
         "y: an output of type mxfp8(layout = blocked_128x4) is not lowered yet");
   CHECK(refusal(ragged_spec("out y : mxfp8(rule = floor)[M, N] = gemm(x, w)")) ==
         "y: an output of type mxfp8(rule = floor) is not lowered yet");
-  CHECK(refusal(halved_spec("h = gemm(x, w)\nf, s = split(h, 8)\nout p : mxfp8[M, 2*I] = h\nout y : bf16[M, I] = f * s")) ==
+  CHECK(refusal(
+            halved_spec("h = gemm(x, w)\nf, s = split(h, 8)\nout p : mxfp8[M, 2*I] = h\nout y : bf16[M, I] = f * s")) ==
         "p: blocks of 32 over columns dealt out in pieces of 8 is not lowered yet");
-  CHECK(refusal(halved_spec("h = gemm(x, w)\nf, s = split(h, 1)\nout p : bf16[2*I, M] = h\nout y : bf16[M, I] = f * s")) ==
+  CHECK(refusal(
+            halved_spec("h = gemm(x, w)\nf, s = split(h, 1)\nout p : bf16[2*I, M] = h\nout y : bf16[M, I] = f * s")) ==
         "p: a transposed output of alternating columns is not lowered yet");
   CHECK(refusal(halved_spec("h = gemm(x, w)\nf, s = split(h)\nout p : mxfp8[M, 2*I] = h\nout y : bf16[M, I] = f * s",
-                            "E = 2, K = 64, I = 40")) == "p: blocks of 32 that lie across both halves is not lowered yet");
+                            "E = 2, K = 64, I = 40")) ==
+        "p: blocks of 32 that lie across both halves is not lowered yet");
   for (const int piece : {1, 8})
-    CHECK(refusal(halved_spec(fmt::format("in r : bf16[M, 2*I]\nf, s = split(gemm(x, w) + r, {})\nout y : bf16[M, I] = f * s",
-                                          piece))) ==
+    CHECK(refusal(halved_spec(fmt::format(
+              "in r : bf16[M, 2*I]\nf, s = split(gemm(x, w) + r, {})\nout y : bf16[M, I] = f * s", piece))) ==
           fmt::format("r: a full-tile input over columns dealt out in pieces of {} is not lowered yet", piece));
 }

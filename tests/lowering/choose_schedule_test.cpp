@@ -33,7 +33,8 @@ void check_plans(const LoweredText& result) {
     CHECK(plan.recipe.steps[0].shared_bytes == static_cast<uint32_t>(plan.shared_bytes));
     CHECK(plan.schedule.stages >= 2);
     CHECK(plan.part_tile() * plan.gemm.parts == plan.schedule.tile_columns);
-    CHECK(lowering::print(result.lowered.graph, plan).find("stages " + std::to_string(plan.schedule.stages)) != std::string::npos);
+    CHECK(lowering::print(result.lowered.graph, plan).find("stages " + std::to_string(plan.schedule.stages)) !=
+          std::string::npos);
   }
   const std::vector<std::string> list = names(result);
   CHECK(std::set<std::string>(list.begin(), list.end()).size() == list.size());
@@ -57,7 +58,8 @@ TEST_CASE("every example spec has a plan to fall back to") {
 
 TEST_CASE("a schedule is chosen by its name, and an unknown one is an error that lists the names") {
   const std::string spec = ragged_spec("out y : bf16[M, N] = gemm(x, w)");
-  for (const std::string& name : names(lower_text(spec))) CHECK(names(lower_text(spec, name)) == std::vector<std::string>{name});
+  for (const std::string& name : names(lower_text(spec)))
+    CHECK(names(lower_text(spec, name)) == std::vector<std::string>{name});
   const LoweredText result = lower_text(spec, "pingpong 7x7");
   CHECK(result.lowered.plans.empty());
   REQUIRE(result.diagnostics.all().size() == 1);
@@ -70,8 +72,8 @@ TEST_CASE("columns and depths of any multiple of 8, tiny and huge") {
   for (const int64_t columns : {8, 24, 40, 200, 2880, 7160, 262144})
     for (const int64_t depth : {8, 72, 7168, 65536}) {
       INFO(columns << " " << depth);
-      const LoweredText result =
-          lower_text(ragged_spec("out y : bf16[M, N] = gemm(x, w)", fmt::format("E = 128, K = {}, N = {}", depth, columns)));
+      const LoweredText result = lower_text(
+          ragged_spec("out y : bf16[M, N] = gemm(x, w)", fmt::format("E = 128, K = {}, N = {}", depth, columns)));
       check_plans(result);
       CHECK(result.lowered.plans.size() == 4);
       CHECK(result.plan().checked_pairs == (columns % 32 != 0));
@@ -83,7 +85,8 @@ TEST_CASE("columns and depths of any multiple of 8, tiny and huge") {
 TEST_CASE("what a tile wastes at the right edge counts: narrow outputs take narrow tiles") {
   auto first = [](int64_t columns) {
     return lower_text(ragged_spec("out y : bf16[M, N] = gemm(x, w)", fmt::format("E = 8, K = 4096, N = {}", columns)))
-        .plan().schedule;
+        .plan()
+        .schedule;
   };
   CHECK(first(64).tile_columns == 64);
   CHECK(!first(128).cooperative);
@@ -93,8 +96,9 @@ TEST_CASE("what a tile wastes at the right edge counts: narrow outputs take narr
 
 TEST_CASE("pieces of a split limit the tiles to those that lie in one piece") {
   auto schedules = [](int64_t piece) {
-    std::vector<std::string> list = names(lower_text(halved_spec(
-        fmt::format("f, s = split(gemm(x, w), {})\nout y : bf16[M, I] = f * s", piece), fmt::format("E = 2, K = 64, I = {}", 2 * piece))));
+    std::vector<std::string> list =
+        names(lower_text(halved_spec(fmt::format("f, s = split(gemm(x, w), {})\nout y : bf16[M, I] = f * s", piece),
+                                     fmt::format("E = 2, K = 64, I = {}", 2 * piece))));
     std::sort(list.begin(), list.end());
     return list;
   };
@@ -118,7 +122,8 @@ TEST_CASE("full-tile inputs take stages, then leave no plan, and the error names
     const LoweredText result = lower_text(ragged_spec(declared + "out y : bf16[M, N] = " + sum));
     if (result.lowered.plans.empty()) {
       refused = true;
-      CHECK(result.diagnostics.print().find(fmt::format("{} bytes for each block", count * 16384)) != std::string::npos);
+      CHECK(result.diagnostics.print().find(fmt::format("{} bytes for each block", count * 16384)) !=
+            std::string::npos);
       continue;
     }
     CHECK(!refused);
@@ -140,7 +145,8 @@ TEST_CASE("scale bytes are stored together where they are neighbours under the s
     for (const lowering::Sink& sink : result.plan().epilogue.sinks) text += fmt::format("{} ", sink.gathered_scales);
     return text;
   };
-  const std::string aligned = "group M by E\n group P = M align 128", aligned_32 = "group M by E\n group P = M align 32";
+  const std::string aligned = "group M by E\n group P = M align 128",
+                    aligned_32 = "group M by E\n group P = M align 32";
   const std::string both = "h = gemm(x, w)\nout a : mxfp8[M, N] = h\nout b : mxfp8[N, P] = h";
   CHECK(gathered(ragged_spec(both, "E = 2, K = 64, N = 128", aligned), "pingpong 128x128") == "4 4 ");
   CHECK(gathered(ragged_spec(both, "E = 2, K = 64, N = 128", aligned), "pingpong 128x192") == "2 4 ");
@@ -151,7 +157,8 @@ TEST_CASE("scale bytes are stored together where they are neighbours under the s
   CHECK(gathered(ragged_spec("out b : mxfp8[N, M] = gemm(x, w)", "E = 2, K = 64, N = 128", "group M by E align 128"),
                  "pingpong 128x128") == "1 ");
   // Halves dealt out in blocks: neighbours belong to different halves.
-  const std::string halves = "h = gemm(x, w)\nf, s = split(h{})\nout a : mxfp8[M, 2*I] = h\nout b : mxfp8[M, I] = f * s";
+  const std::string halves =
+      "h = gemm(x, w)\nf, s = split(h{})\nout a : mxfp8[M, 2*I] = h\nout b : mxfp8[M, I] = f * s";
   CHECK(gathered(halved_spec(fmt::format(fmt::runtime(halves), "")), "pingpong 128x128") == "2 2 ");
   CHECK(gathered(halved_spec(fmt::format(fmt::runtime(halves), ", 32")), "pingpong 128x128") == "1 2 ");
 }

@@ -53,14 +53,16 @@ TEST_CASE("ragged rows and dense kernels are told apart, whichever operand comes
     CHECK(gemm.operand == Storage::bf16);
   }
   const Gemm dense = classify(
-      "kernel test {\n dim K = 64, N = 96\n dyn S\n in w : f16[N, K]\n in x : f16[S, K]\n out y : f32[S, N] = gemm(w, x)\n}");
+      "kernel test {\n dim K = 64, N = 96\n dyn S\n in w : f16[N, K]\n in x : f16[S, K]\n out y : f32[S, N] = gemm(w, "
+      "x)\n}");
   CHECK(dense.form == GemmForm::dense);
   CHECK(dense.a == 1);
   CHECK(dense.b == 0);
   CHECK(dense.operand == Storage::f16);
   // Of two fixed operands the first gives the rows.
-  const Gemm fixed = classify("kernel test {\n dim K = 64, N = 96, R = 256\n in x : f16[R, K]\n in w : f16[N, K]\n"
-                              " out y : f32[R, N] = gemm(x, w)\n}");
+  const Gemm fixed = classify(
+      "kernel test {\n dim K = 64, N = 96, R = 256\n in x : f16[R, K]\n in w : f16[N, K]\n"
+      " out y : f32[R, N] = gemm(x, w)\n}");
   CHECK(fixed.a == 0);
   CHECK(fixed.part_columns == 96);
 }
@@ -68,21 +70,24 @@ TEST_CASE("ragged rows and dense kernels are told apart, whichever operand comes
 TEST_CASE("a split of the columns makes two parts") {
   for (const int64_t piece : {0, 1, 8, 32, 64}) {
     const std::string argument = piece == 0 ? "" : fmt::format(", {}", piece);
-    const Gemm gemm = classify(halved_spec(fmt::format("f, s = split(gemm(x, w){})\nout y : bf16[M, I] = f * s", argument)));
+    const Gemm gemm =
+        classify(halved_spec(fmt::format("f, s = split(gemm(x, w){})\nout y : bf16[M, I] = f * s", argument)));
     CHECK(gemm.parts == 2);
     CHECK(gemm.piece == piece);
     CHECK(gemm.part_columns == 128);
   }
   // Also where the GEMM's own shape has the columns first, and the split is of an input.
-  const Gemm gemm = classify(halved_spec("in p : bf16[M, 2*I]\nf, s = split(p)\nh = gemm(w, x)\nout z : bf16[M, 2*I] = h\n"
-                                         "out y : bf16[M, I] = f * s"));
+  const Gemm gemm =
+      classify(halved_spec("in p : bf16[M, 2*I]\nf, s = split(p)\nh = gemm(w, x)\nout z : bf16[M, 2*I] = h\n"
+                           "out y : bf16[M, I] = f * s"));
   CHECK(gemm.parts == 2);
 }
 
 TEST_CASE("what is not lowered yet is refused by name, at its place") {
   const std::string copy = "\nout y : bf16[M, N] = gemm(x, w)";
   const std::vector<Refusal> refusals = {
-      {"kernel test {\n dim N = 8\n dyn S\n in x : bf16[S, N]\n out y : bf16[S, N] = 2 * x\n}", "a kernel without gemm", "y"},
+      {"kernel test {\n dim N = 8\n dyn S\n in x : bf16[S, N]\n out y : bf16[S, N] = 2 * x\n}", "a kernel without gemm",
+       "y"},
       {"kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in x : bf16[M, K]\n in w : bf16[E, N, K]\n"
        " in v : bf16[E, N, K]\n out y : bf16[M, N] = gemm(x, w) + gemm(x, v)\n}",
        "a second gemm in one kernel", "gemm(x, v)"},
@@ -112,7 +117,8 @@ TEST_CASE("what is not lowered yet is refused by name, at its place") {
       {"kernel test {\n dim K = 64, N = 64\n dyn B, S\n in x : bf16[B, S, K]\n in w : bf16[B, N, K]\n"
        " out y : bf16[B, S, N] = gemm(x, w)\n}",
        "a batched gemm", "x"},
-      {"kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in x : bf16[M, 2*K]\n in w : bf16[E, N, K]\n f, s = split(x)\n"
+      {"kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in x : bf16[M, 2*K]\n in w : bf16[E, N, K]\n f, s = "
+       "split(x)\n"
        " out y : bf16[M, N] = gemm(f, w)\n}",
        "a half of an input as operand of gemm", "split(x)"},
       {"kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in x : bf16[M, K]\n in w : bf16[N, K]\n"
@@ -121,7 +127,8 @@ TEST_CASE("what is not lowered yet is refused by name, at its place") {
       {ragged_spec("out y : bf16[M, N] = gemm(x, w)", "E = 2, K = 64, N = 64", "dyn C\n group M by E counts slot C"),
        "'slot' in a group clause", ""},
       {ragged_spec("out y : bf16[M, N] = gemm(x, w)", "E = 2, K = 60, N = 64"), "a contracted dimension K = 60", "w"},
-      {ragged_spec("out y : bf16[M, N] = gemm(x, w)", "E = 2, K = 64, N = 60"), "N = 60 columns in 1 part, no multiple of 8", "w"},
+      {ragged_spec("out y : bf16[M, N] = gemm(x, w)", "E = 2, K = 64, N = 60"),
+       "N = 60 columns in 1 part, no multiple of 8", "w"},
       {halved_spec("f, s = split(gemm(x, w))\nout y : bf16[M, I] = f * s", "E = 2, K = 64, I = 12"),
        "2*I = 24 columns in 2 parts, no multiple of 8", "w"},
       {halved_spec("h = gemm(x, w)\nf, s = split(h)\na, b = split(h, 8)\nout y : bf16[M, I] = f * s + a * b"),
@@ -135,8 +142,9 @@ TEST_CASE("what is not lowered yet is refused by name, at its place") {
 }
 
 TEST_CASE("what no output needs is not refused") {
-  const std::string spec = ragged_spec("h = gemm(x, w)\nout y : bf16[M, N] = h\nout s : f32[E] = amax(h)\n"
-                                       "out r : bf16[M, N] = hadamard(h, N)");
+  const std::string spec = ragged_spec(
+      "h = gemm(x, w)\nout y : bf16[M, N] = h\nout s : f32[E] = amax(h)\n"
+      "out r : bf16[M, N] = hadamard(h, N)");
   CHECK(lower_text(spec).lowered.plans.empty());
   CHECK(!lower_text(spec, "", {"s", "r"}).lowered.plans.empty());
 }
@@ -164,7 +172,8 @@ TEST_CASE("the examples of the language: lowered, or refused for these reasons")
     for (const Diagnostic& said : result.diagnostics.all()) {
       CHECK(said.where.file != nullptr);
       constexpr std::string_view end = " is not lowered yet";
-      const std::string reason = said.message.ends_with(end) ? said.message.substr(0, said.message.size() - end.size()) : said.message;
+      const std::string reason =
+          said.message.ends_with(end) ? said.message.substr(0, said.message.size() - end.size()) : said.message;
       if (reasons.find(reason) == std::string::npos) reasons += (reasons.empty() ? "" : "; ") + reason;
     }
     INFO(name << "\n" << result.diagnostics.print());

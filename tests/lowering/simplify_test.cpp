@@ -28,10 +28,11 @@ const std::string operands =
 }  // namespace
 
 TEST_CASE("what does nothing goes away") {
-  for (const char* value : {"h * 1", "1 * h", "h / 1", "-(-h)", "select(1, h, 2 * h)", "select(2 - 2, exp(h), h)", "h * (3 - 2)",
-                            "h / (abs(-4) * 0.25)"}) {
+  for (const char* value : {"h * 1", "1 * h", "h / 1", "-(-h)", "select(1, h, 2 * h)", "select(2 - 2, exp(h), h)",
+                            "h * (3 - 2)", "h / (abs(-4) * 0.25)"}) {
     INFO(value);
-    CHECK(values_of_spec(std::string("h = gemm(x, w)\nout y : bf16[M, N] = ") + value) == operands + "  out y : bf16[M, N] = %2\n");
+    CHECK(values_of_spec(std::string("h = gemm(x, w)\nout y : bf16[M, N] = ") + value) ==
+          operands + "  out y : bf16[M, N] = %2\n");
   }
 }
 
@@ -39,7 +40,8 @@ TEST_CASE("what looks as if it did nothing stays where it does something") {
   // 0 + h turns -0 to +0, h - h is NaN for infinity, 0 * h for NaN, and select takes what it is given.
   for (const char* value : {"h + 0", "h - h", "0 * h", "h - 0", "select(h, h, h)"}) {
     INFO(value);
-    CHECK(values_of_spec(std::string("h = gemm(x, w)\nout y : bf16[M, N] = ") + value) != operands + "  out y : bf16[M, N] = %2\n");
+    CHECK(values_of_spec(std::string("h = gemm(x, w)\nout y : bf16[M, N] = ") + value) !=
+          operands + "  out y : bf16[M, N] = %2\n");
   }
 }
 
@@ -57,10 +59,12 @@ TEST_CASE("arithmetic on numbers is done in f32, each step rounded") {
 
 TEST_CASE("equal operations on equal arguments become one, and what nothing needs goes") {
   const std::string text = values_of_spec(
-      "h = gemm(x, w)\nunused = exp(h)\na = tanh(h) * 2\nb = tanh(h) * 2\nout y : bf16[M, N] = a + b\nout z : bf16[M, N] = b");
-  CHECK(text == operands +
-                    "  %3 = tanh %2 : [M, N]\n  %4 = number 2 : []\n  %5 = mul %3, %4 : [M, N]\n  %6 = add %5, %5 : [M, N]\n"
-                    "  out y : bf16[M, N] = %6\n  out z : bf16[M, N] = %5\n");
+      "h = gemm(x, w)\nunused = exp(h)\na = tanh(h) * 2\nb = tanh(h) * 2\nout y : bf16[M, N] = a + b\nout z : bf16[M, "
+      "N] = b");
+  CHECK(text ==
+        operands +
+            "  %3 = tanh %2 : [M, N]\n  %4 = number 2 : []\n  %5 = mul %3, %4 : [M, N]\n  %6 = add %5, %5 : [M, N]\n"
+            "  out y : bf16[M, N] = %6\n  out z : bf16[M, N] = %5\n");
   // Not equal: the two halves, the order of a difference, the type of a cast, 0 and -0.
   const ir::Graph graph = simplified(resolve_text(halved_spec(
       "h = gemm(x, w)\nf, s = split(h)\nv = cast(f, bf16) - cast(f, f16)\nu = cast(f, f16) - cast(f, bf16)\n"
@@ -79,28 +83,29 @@ TEST_CASE("equal operations on equal arguments become one, and what nothing need
 }
 
 TEST_CASE("an input that is left out is its default, and may take names with it") {
-  const std::string scaled = "in p : f32[M] = 1\nin b : f32[E, N] = 0.5\nh = gemm(x, w)\nout y : bf16[M, N] = h * p + b";
+  const std::string scaled =
+      "in p : f32[M] = 1\nin b : f32[E, N] = 0.5\nh = gemm(x, w)\nout y : bf16[M, N] = h * p + b";
   CHECK(values_of_spec(scaled, {"p", "b"}) ==
         "  %0 = input x : [M, K]\n  %1 = input w : [E, N, K]\n  %2 = gemm over K promote 128 %0, %1 : [M, N]\n"
         "  %3 = number 0.5 : []\n  %4 = add %2, %3 : [M, N]\n  out y : bf16[M, N] = %4\n");
   // The value that is stored no longer lies over M: it is the same in every row of a group.
-  const std::string lost = "in p : f32[M] = 2\nin b : f32[E, N]\nh = gemm(x, w)\nout y : bf16[M, N] = p * b\nout z : bf16[M, N] = h";
+  const std::string lost =
+      "in p : f32[M] = 2\nin b : f32[E, N]\nh = gemm(x, w)\nout y : bf16[M, N] = p * b\nout z : bf16[M, N] = h";
   CHECK(values_of_spec(lost, {"p"}).find("mul %3, %4 : [E, N]") != std::string::npos);
   // … and so do its halves.
   ResolveOptions options;
   options.left_out = {"p"};
   const ir::Graph halves = simplified(resolve_text(
-      halved_spec("in p : f32[M] = 2\nin b : f32[E, 2*I]\nf, s = split(p * b)\nh = gemm(x, w)\nout z : bf16[M, 2*I] = h\n"
-                  "out y : bf16[M, I] = f * s"),
+      halved_spec(
+          "in p : f32[M] = 2\nin b : f32[E, 2*I]\nf, s = split(p * b)\nh = gemm(x, w)\nout z : bf16[M, 2*I] = h\n"
+          "out y : bf16[M, I] = f * s"),
       options));
   CHECK(ir::verify(halves).empty());
 }
 
 TEST_CASE("an output that is left out is not computed") {
-  const std::string text =
-      values_of_spec("h = gemm(x, w)\nout y : bf16[M, N] = h\nout z : bf16[M, N] = erf(h)", {"z"});
-  CHECK(text.find("erf") == std::string::npos);
-  CHECK(text.find("out z : bf16[M, N] = %-1 left out") != std::string::npos);
+  const std::string text = values_of_spec("h = gemm(x, w)\nout y : bf16[M, N] = h\nout z : bf16[M, N] = erf(h)", {"z"});
+  CHECK(text == operands + "  out y : bf16[M, N] = %2\n");
 }
 
 TEST_CASE("random kernels mean the same behind the passes") {
@@ -121,13 +126,15 @@ TEST_CASE("random kernels mean the same behind the passes") {
       if (buffer.role == TensorRole::output) continue;
       std::vector<int64_t> extents;
       for (const IntExpr& extent : buffer.extents)
-        extents.push_back(*extent.evaluate([&](std::string_view name) { return std::optional(sizes.at(std::string(name))); }));
+        extents.push_back(
+            *extent.evaluate([&](std::string_view name) { return std::optional(sizes.at(std::string(name))); }));
       if (buffer.role == TensorRole::group_sizes) {
         // All rows are in the first group.
         const bool ends = buffer.name.ends_with("ends");
         buffers[buffer.name] = tensor_by(buffer.storage, extents, [&](int64_t i) { return ends || i == 0 ? 64. : 0.; });
       } else {
-        buffers[buffer.name] = normal_tensor(buffer.storage, extents, seed + buffers.size(), buffer.name == "w" ? 0.1 : 1);
+        buffers[buffer.name] =
+            normal_tensor(buffer.storage, extents, seed + buffers.size(), buffer.name == "w" ? 0.1 : 1);
       }
     }
     const auto gemm = interpreter::cpu_gemm(1);

@@ -1,17 +1,12 @@
-// From the recipe's tensor maps to the accumulators of a thread, for every deal of columns and every schedule: the copies
-// that templates/tile/operands.cuh asks for are carried out on row numbers, element by element. No byte outside a tensor is
-// addressed, every row of a stage is filled once, and Accumulators::at(block, i, c) is the product of the tile row and the
-// weight row that the plan means.
-#include "tests/lowering/host/device.h"
-
-#include "tile/accumulators.cuh"
-#include "tile/operands.cuh"
-
+// From the recipe's tensor maps to the accumulators of a thread, for every deal of columns and every schedule: the
+// copies that templates/tile/operands.cuh asks for are carried out on row numbers, element by element. No byte outside
+// a tensor is addressed, every row of a stage is filled once, and Accumulators::at(block, i, c) is the product of the
+// tile row and the weight row that the plan means.
+#include <fmt/format.h>
 #include <map>
 
-#include <fmt/format.h>
-
 #include "compiler/ir/buffers.h"
+#include "tests/lowering/host/tiles.cuh"
 #include "tests/lowering/lowering_support.h"
 
 using namespace epifuse;
@@ -132,7 +127,8 @@ Counts check_tiles(const Problem& problem, const std::vector<int64_t>& counts) {
   static Parameters p;
   p.b_group_rows = static_cast<int>(problem.field("b_group_rows"));
   p.capacity = static_cast<int>(capacity);
-  std::map<const TensorMap*, const TensorMapRecipe*> maps{{&p.a, &problem.map("a")}, {&p.a_checked, &problem.map("a_checked")}};
+  std::map<const TensorMap*, const TensorMapRecipe*> maps{{&p.a, &problem.map("a")},
+                                                          {&p.a_checked, &problem.map("a_checked")}};
   for (int part = 0; part < Plan::parts; ++part) maps[&p.b[part]] = &problem.map(fmt::format("b.{}", part));
   const int64_t group_rows = gemm.parts * gemm.part_columns;
 
@@ -196,8 +192,10 @@ Counts check_schedule(const Problem& problem, const std::vector<int64_t>& counts
     }
   }
   if constexpr (piece == 0)
-    if (s.tile_columns == 192 && !s.cooperative) return check_tiles<DevicePlan<192, parts, 1, pairs, piece>>(problem, counts);
-  if (s.tile_columns == 64 && !s.cooperative) return check_tiles<DevicePlan<64, parts, 1, pairs, piece>>(problem, counts);
+    if (s.tile_columns == 192 && !s.cooperative)
+      return check_tiles<DevicePlan<192, parts, 1, pairs, piece>>(problem, counts);
+  if (s.tile_columns == 64 && !s.cooperative)
+    return check_tiles<DevicePlan<64, parts, 1, pairs, piece>>(problem, counts);
   FAIL("no device plan for " << lowering::schedule_name(s));
   return {};
 }
@@ -206,7 +204,9 @@ Counts check_plan(const Problem& problem, const std::vector<int64_t>& counts) {
   const KernelPlan& plan = problem.plan;
   INFO(lowering::schedule_name(plan.schedule) << " " << lowering::deal_name(plan.deal));
   const int64_t piece = plan.deal == lowering::Deal::pieces ? plan.gemm.piece : 0;
-  if (plan.gemm.parts == 1) return plan.checked_pairs ? check_schedule<true, 0, 1>(problem, counts) : check_schedule<false, 0, 1>(problem, counts);
+  if (plan.gemm.parts == 1)
+    return plan.checked_pairs ? check_schedule<true, 0, 1>(problem, counts)
+                              : check_schedule<false, 0, 1>(problem, counts);
   if (plan.checked_pairs) return check_schedule<true, 0, 2>(problem, counts);
   if (piece == 64) return check_schedule<false, 64, 2>(problem, counts);
   if (piece == 128) return check_schedule<false, 128, 2>(problem, counts);
@@ -267,6 +267,8 @@ TEST_CASE("halves in pieces as wide as a tile") {
 }
 
 TEST_CASE("dense") {
-  check_kernel("kernel test {\n dim K = 40, N = 96\n dyn S\n in x : f16[S, K]\n in w : f16[N, K]\n out y : bf16[S, N] = gemm(x, w)\n}",
-               false);
+  check_kernel(
+      "kernel test {\n dim K = 40, N = 96\n dyn S\n in x : f16[S, K]\n in w : f16[N, K]\n out y : bf16[S, N] = gemm(x, "
+      "w)\n}",
+      false);
 }

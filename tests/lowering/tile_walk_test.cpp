@@ -1,14 +1,11 @@
 // The walk over output tiles (templates/pipeline/tile_walk.cuh, compiled for the host) against groups laid out by hand.
-#include "tests/lowering/host/device.h"
-
-#include "pipeline/tile_walk.cuh"
-
 #include <array>
 #include <map>
 #include <random>
 #include <set>
 #include <tuple>
 
+#include "tests/lowering/host/tiles.cuh"
 #include "tests/support/catch.h"
 
 using namespace epifuse;
@@ -104,7 +101,8 @@ void check(const std::vector<int64_t>& sizes, int capacity, int column_tiles, in
   for (int index = 1; index < count; index += 3) {
     REQUIRE(sparse.seek(index, one));
     REQUIRE(full.seek(index, other));
-    REQUIRE((one.group == other.group && one.column_tile == other.column_tile && one.rows[0].first == other.rows[0].first));
+    REQUIRE(
+        (one.group == other.group && one.column_tile == other.column_tile && one.rows[0].first == other.rows[0].first));
   }
 }
 

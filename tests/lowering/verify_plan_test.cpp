@@ -12,8 +12,9 @@ namespace {
 
 KernelPlan sound() {
   static const LoweredText result = lower_text(
-      halved_spec("in r : bf16[M, I]\nf, s = split(gemm(x, w))\nv = f * s + r\nout y : bf16[M, I] = v\nout t : mxfp8[I, P] = v",
-                  "E = 3, K = 64, I = 128", "group M by E\n group P = M align 128"),
+      halved_spec(
+          "in r : bf16[M, I]\nf, s = split(gemm(x, w))\nv = f * s + r\nout y : bf16[M, I] = v\nout t : mxfp8[I, P] = v",
+          "E = 3, K = 64, I = 128", "group M by E\n group P = M align 128"),
       "pingpong 128x128");
   return result.plan();
 }
@@ -24,7 +25,8 @@ void check_fault(const char* said, Damage damage) {
   damage(plan);
   const std::vector<std::string> faults = lowering::verify(plan);
   INFO(said << ": " << fmt::format("{}", fmt::join(faults, "; ")));
-  CHECK(std::any_of(faults.begin(), faults.end(), [&](const std::string& f) { return f.find(said) != std::string::npos; }));
+  CHECK(std::any_of(faults.begin(), faults.end(),
+                    [&](const std::string& f) { return f.find(said) != std::string::npos; }));
 }
 
 lowering::SharedBuffer& buffer(KernelPlan& plan, std::string_view name) {
@@ -39,7 +41,8 @@ TEST_CASE("a sound plan has no fault") { CHECK(lowering::verify(sound()).empty()
 
 TEST_CASE("every fault of a plan is found") {
   check_fault("overlaps the one before it", [](KernelPlan& p) { buffer(p, "operand barriers").offset -= 8; });
-  check_fault("overlaps the one before it", [](KernelPlan& p) { buffer(p, "tile inputs of consumer 0").bytes += 1024; });
+  check_fault("overlaps the one before it",
+              [](KernelPlan& p) { buffer(p, "tile inputs of consumer 0").bytes += 1024; });
   check_fault("shared memory:", [](KernelPlan& p) { p.shared_bytes -= 8; });
   check_fault("shared memory:", [](KernelPlan& p) { p.target.shared_bytes_per_block = p.shared_bytes - 1; });
   check_fault("no whole number of blocks", [](KernelPlan& p) { p.schedule.tile_columns = 96; });
@@ -69,11 +72,12 @@ TEST_CASE("a plan prints every decision") {
                   "out y : bf16[M, I] = v\nout t : mxfp8[I, P] = v",
                   "E = 3, K = 64, I = 128", "group M by E\n group P = M align 128"),
       "cooperative 128x256");
+  const lowering::Schedule& schedule = result.plan().schedule;
   const std::string text = lowering::print(result.lowered.graph, result.plan());
-  CHECK(text.substr(0, text.find("recipe ")) == R"(plan 1 test for sm_90a
+  CHECK(text.substr(0, text.find("shared ")) == fmt::format(R"(plan 1 test for sm_90a
 gemm ragged_rows bf16: rows M of x, columns 2*I of w, contracts K
 parts 2, blocks
-schedule cooperative 128x256, stages 4, band 8, registers 24 + 240, loop over blocks rolled
+schedule cooperative 128x256, stages {}, band {}, registers {} + {}, loop over blocks {}
 place 0 M align 1
 place 1 P align 128
 load r as tile
@@ -87,5 +91,11 @@ value %6 = input r
 value %7 = add %5 %6
 sink rows y bf16 place 0 from %7
 sink mx_transposed t mxfp8 place 1 from %7, 4 scales at once
-)" + text.substr(text.find("shared 0"), text.find("recipe ") - text.find("shared 0")));
+)",
+                                                            schedule.stages, schedule.band, schedule.registers_producer,
+                                                            schedule.registers_consumer,
+                                                            schedule.rolled ? "rolled" : "unrolled"));
+  for (const lowering::SharedBuffer& buffer : result.plan().shared)
+    CHECK(text.find(fmt::format("shared {} + {} {}\n", buffer.offset, buffer.bytes, buffer.name)) != std::string::npos);
+  CHECK(text.ends_with("recipe " + result.plan().recipe.to_json() + "\n"));
 }

@@ -1,5 +1,5 @@
-// A toolchain without a compiler: it records every request, sleeps as long as a test wants, and says of each kernel what
-// the test told it to. Its cubin is a digest of the text, so that different texts give different artifacts.
+// A toolchain without a compiler: it records every request, sleeps as long as a test wants, and says of each kernel
+// what the test told it to. Its cubin is a digest of the text, so that different texts give different artifacts.
 #pragma once
 
 #include <chrono>

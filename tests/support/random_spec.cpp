@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -72,8 +71,8 @@ class Generator {
     dims_ = fmt::format("  dim {}K = {}, N = {}\n", ragged_ ? fmt::format("E = {}, ", random_.between(1, 6)) : "",
                         8 * random_.between(1, 32), columns_);
     const std::string type = random_.one_in(3) ? "f16" : "bf16";
-    declarations_ = fmt::format("  in x : {}[{}, K]\n  in w : {}[{}{}, K]\n", type, rows(), type, ragged_ ? "E, " : "",
-                                whole_);
+    declarations_ =
+        fmt::format("  in x : {}[{}, K]\n  in w : {}[{}{}, K]\n", type, rows(), type, ragged_ ? "E, " : "", whole_);
   }
 
   std::string rows() const { return ragged_ ? "M" : "S"; }
@@ -104,9 +103,9 @@ class Generator {
 
   std::string fresh_name() {
     // Words of C++ and of the templates: a spec may use any of them.
-    static const std::vector<std::string> words = {"lane", "tile",   "sums",    "p",     "block",  "columns", "int",
-                                                   "i",    "float",  "double",  "this",  "Plan",   "inputs",  "slot",
-                                                   "c",    "value0", "scratch", "lane0", "rows_0", "first_column"};
+    static const std::vector<std::string> words = {
+        "lane", "tile", "sums",   "p",    "block", "columns", "int",     "i",     "float",  "double",
+        "this", "Plan", "inputs", "slot", "c",     "value0",  "scratch", "lane0", "rows_0", "first_column"};
     std::string name = words[static_cast<size_t>(names_) % words.size()];
     if (static_cast<size_t>(names_) >= words.size()) name += std::to_string(names_);
     ++names_;
@@ -128,8 +127,8 @@ class Generator {
     if (shape == rows() + ", " + over && !take_slot(type, over)) shape = rows();
     const std::string name = fresh_name();
     const bool optional = random_.one_in(6);
-    declarations_ += fmt::format("  in {} : {}{}{}\n", name, type, shape.empty() ? "" : "[" + shape + "]",
-                                 optional ? " = 1.5" : "");
+    declarations_ +=
+        fmt::format("  in {} : {}{}{}\n", name, type, shape.empty() ? "" : "[" + shape + "]", optional ? " = 1.5" : "");
     if (optional && random_.one_in(2)) spec_.left_out.insert(name);
     return {name, -6, 6, true};
   }
@@ -276,19 +275,21 @@ class Generator {
     return {fmt::format("{}({})", function, argument.text), low, high};
   }
 
-  // A branch by exact numbers; or at zero, where both branches meet; or by an input that is NaN where another is negative.
+  // A branch by exact numbers; or at zero, where both branches meet; or by an input that is NaN where another is
+  // negative.
   Expression choice(const std::string& over, const std::vector<Expression>& known, const Expression& a,
                     const Expression& b) {
     Expression left = leaf(over, known), right = leaf(over, known);
     const double low = std::min(a.low, b.low), high = std::max(a.high, b.high);
     if (!left.exact || !right.exact)
-      return tamed({fmt::format("select({} > 0, {}, 0.125 * {})", a.text, a.text, a.text), a.low, std::max(0., a.high)});
+      return tamed(
+          {fmt::format("select({} > 0, {}, 0.125 * {})", a.text, a.text, a.text), a.low, std::max(0., a.high)});
     if (random_.one_in(12) && left.low < 0 && !over.empty()) {
       return {fmt::format("({} + 0 * log({}))", a.text, left.text), a.low, a.high};
     }
     static const std::vector<std::string> comparisons = {"<", "<=", ">", ">=", "==", "!="};
-    return {fmt::format("select({} {} {}, {}, {})", left.text, random_.of(comparisons), right.text, a.text, b.text), low,
-            high};
+    return {fmt::format("select({} {} {}, {}, {})", left.text, random_.of(comparisons), right.text, a.text, b.text),
+            low, high};
   }
 
   // ---- values and outputs
@@ -302,7 +303,8 @@ class Generator {
     statement("h", !halves_ && random_.one_in(3) ? "gemm(w, x)" : "gemm(x, w)");
     grow(whole_, whole_values_, "whole", halves_ ? 4 : 12, halves_ ? 1 : 3);
     if (!halves_) return;
-    const Expression source = whole_values_[static_cast<size_t>(random_.below(static_cast<int64_t>(whole_values_.size())))];
+    const Expression source =
+        whole_values_[static_cast<size_t>(random_.below(static_cast<int64_t>(whole_values_.size())))];
     statement("first, second", fmt::format("split({}{})", source.text, piece_ == 0 ? "" : fmt::format(", {}", piece_)));
     half_values_ = {{"first", source.low, source.high}, {"second", source.low, source.high}};
     grow("N", half_values_, "half", 12, 3);

@@ -1,9 +1,11 @@
-// Random specs of the family that is lowered: a GEMM, dense or over ragged rows, with a random epilogue. Expressions are up
-// to twelve operations deep over every pointwise function, with inputs of every type and broadcast, params and constants;
-// halves in every deal; one to four outputs of every type, in rows and transposed, over packed and aligned rows.
+// Random specs of the family that is lowered: a GEMM, dense or over ragged rows, with a random epilogue. Expressions
+// are up to twelve operations deep over every pointwise function, with inputs of every type and broadcast, params and
+// constants; halves in every deal; one to four outputs of every type, in rows and transposed, over packed and aligned
+// rows.
 //
-// Values stay in ranges where a comparison means something: arguments of functions with poles are kept away from them, and
-// comparisons are between numbers that every machine has exactly. Now and then a NaN is wanted, and made of an input.
+// Values stay in ranges where a comparison means something: arguments of functions with poles are kept away from them,
+// and comparisons are between numbers that every machine has exactly. Now and then a NaN is wanted, and made of an
+// input.
 #pragma once
 
 #include <cstdint>

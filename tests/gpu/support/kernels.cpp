@@ -25,8 +25,6 @@ std::string file_text(std::string_view path) {
   return std::string(*text);
 }
 
-nlohmann::json file_json(std::string_view path) { return nlohmann::json::parse(file_text(path)); }
-
 std::vector<std::string> spec_files() {
   std::vector<std::string> found;
   for (const auto& file : gpu_test_files())

@@ -1,8 +1,7 @@
-// From a spec to a kernel on the GPU of the tests. Specs and vectors are part of this program, so that it needs no other
-// file on the machine that it is carried to.
+// From a spec to a kernel on the GPU of the tests. Specs and vectors are part of this program, so that it needs no
+// other file on the machine that it is carried to.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +17,6 @@ jit::Engine& engine();
 
 // A file of the checkout: "specs/grouped_gemm.epi", "tests/vectors/scalar_e4m3.json".
 std::string file_text(std::string_view path);
-nlohmann::json file_json(std::string_view path);
 std::vector<std::string> spec_files();  // every example in specs/
 
 // The graph of a spec's only kernel, without numbers for its dims.
