@@ -1,5 +1,6 @@
 // The text form of a plan, and the names of its words.
 #include <fmt/format.h>
+#include <type_traits>
 
 #include "base/version.h"
 #include "compiler/lowering/kernel_plan.h"
@@ -23,6 +24,49 @@ std::string node_text(const ir::Graph& graph, const Epilogue& epilogue, const Ep
   if (node.op == ir::Op::cast) text += fmt::format(" {}", storage_name(node.to));
   for (const int argument : node.args) text += fmt::format(" %{}", argument);
   return text;
+}
+
+template <class T>
+std::string bracketed(const std::vector<T>& list) {
+  std::string out = "[";
+  for (const T& entry : list) {
+    if (out.size() > 1) out += ", ";
+    if constexpr (std::is_same_v<T, IntExpr>)
+      out += entry.text();
+    else
+      out += std::to_string(entry);
+  }
+  return out + "]";
+}
+
+std::string field_text(const LaunchRecipe& recipe, const ParameterField& field) {
+  switch (field.kind) {
+    case FieldKind::tensor_map: return fmt::format("map {}", field.index);
+    case FieldKind::address: return field.tensor.empty() ? "null" : "address of " + field.tensor;
+    case FieldKind::param: return "param " + recipe.params[static_cast<size_t>(field.index)].name;
+    default: return field.value.text();
+  }
+}
+
+// A line for each entry, so that a change of the recipe is a change of a few lines.
+std::string print_recipe(const LaunchRecipe& recipe) {
+  std::string out;
+  for (const RecipeTensor& tensor : recipe.tensors)
+    out += fmt::format("buffer {} {}{} align {}{}\n", tensor.name, storage_name(tensor.storage),
+                       bracketed(tensor.extents), tensor.alignment, tensor.strided ? " strided" : "");
+  for (size_t i = 0; i < recipe.maps.size(); ++i) {
+    const TensorMapRecipe& map = recipe.maps[i];
+    out += fmt::format("map {} of {} from byte {}: extents {}, strides {}, box {}, steps {}\n", i, map.tensor,
+                       map.byte_offset.text(), bracketed(map.extents), bracketed(map.strides), bracketed(map.box),
+                       bracketed(map.element_strides));
+  }
+  for (const RecipeStep& step : recipe.steps) {
+    out += fmt::format("launch {}: {} threads, grid {}, {} shared bytes, {} parameter bytes\n", step.entry, step.block,
+                       step.grid.text(), step.shared_bytes, step.parameter_bytes);
+    for (const ParameterField& field : step.fields)
+      out += fmt::format("  {} {} = {}\n", field.offset, field.name, field_text(recipe, field));
+  }
+  return out;
 }
 
 std::string_view broadcast_name(Broadcast broadcast) {
@@ -85,8 +129,7 @@ std::string print(const ir::Graph& graph, const KernelPlan& plan) {
   for (const SharedBuffer& buffer : plan.shared)
     out += fmt::format("shared {} + {} {}\n", buffer.offset, buffer.bytes, buffer.name);
   out += fmt::format("shared total {} of {}\n", plan.shared_bytes, plan.target.shared_bytes_per_block);
-  out += "recipe " + plan.recipe.to_json() + "\n";
-  return out;
+  return out + print_recipe(plan.recipe);
 }
 
 }  // namespace epifuse::lowering
