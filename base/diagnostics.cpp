@@ -1,9 +1,8 @@
 #include "base/diagnostics.h"
 
 #include <algorithm>
-#include <numeric>
-
 #include <fmt/format.h>
+#include <numeric>
 
 namespace epifuse {
 namespace {

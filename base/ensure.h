@@ -14,8 +14,8 @@ struct InternalError : std::logic_error {
 
 [[noreturn]] void fail(std::string_view what, const char* file, int line);
 
-#define EPIFUSE_ENSURE(condition, what) \
-  do {                                  \
+#define EPIFUSE_ENSURE(condition, what)                            \
+  do {                                                             \
     if (!(condition)) ::epifuse::fail((what), __FILE__, __LINE__); \
   } while (false)
 

@@ -1,7 +1,6 @@
 #include "base/log.h"
 
 #include <cstdio>
-
 #include <fmt/format.h>
 
 namespace epifuse {

@@ -141,7 +141,7 @@ def check_includes(root, path, text):
             problem = check_host_include(root, path, quoted)
         elif device:
             problem = f"<{system}>: NVRTC compiles the templates without an include path"
-        elif system.startswith("nlohmann/") and path.endswith(".h"):
+        elif system.startswith("nlohmann/json.hpp") and path.endswith(".h"):
             problem = "nlohmann/json belongs in .cpp files: it is dear to compile"
         elif TOOLKIT_HEADER.match(system) and not path.startswith("tests/"):
             problem = f"<{system}>: the host code builds without a CUDA toolkit"

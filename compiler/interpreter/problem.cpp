@@ -145,7 +145,8 @@ class Binder {
       groups.start.push_back(empty ? end : start);
       groups.end.push_back(end);
       // The last gap ends with the buffer at the latest.
-      groups.gap_end.push_back(dim.slot ? start + problem_.size(*dim.slot) : std::min(round_up(end, dim.align), capacity));
+      groups.gap_end.push_back(dim.slot ? start + problem_.size(*dim.slot)
+                                        : std::min(round_up(end, dim.align), capacity));
       for (int64_t row = start; row < end; ++row) groups.group_of[row] = static_cast<int32_t>(e);
       previous = end;
     }

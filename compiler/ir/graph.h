@@ -111,15 +111,15 @@ struct Node {
   Op op = Op::number;
   std::vector<NodeId> args;
   Shape shape;
-  double number = 0;               // number
-  int index = -1;                  // input: InputId; param: ParamId; split: which half (0, 1); grad: which x (0, 1, …)
-  int64_t piece = 0;               // split, join: 0 for halves, else elements dealt out at a time
-  Storage to = Storage::f32;       // cast
-  Extent along;                    // gemm: the contracted name; gather, hadamard: the dimension
-  int64_t promote = 128;           // gemm: FP8 partial sums move to f32 every so many elements; 0: never
-  std::optional<uint32_t> signs;   // hadamard
-  DimId dim = -1;                  // group_ends
-  std::string name;                // of the value in the spec, if it has one: for people, means nothing
+  double number = 0;              // number
+  int index = -1;                 // input: InputId; param: ParamId; split: which half (0, 1); grad: which x (0, 1, …)
+  int64_t piece = 0;              // split, join: 0 for halves, else elements dealt out at a time
+  Storage to = Storage::f32;      // cast
+  Extent along;                   // gemm: the contracted name; gather, hadamard: the dimension
+  int64_t promote = 128;          // gemm: FP8 partial sums move to f32 every so many elements; 0: never
+  std::optional<uint32_t> signs;  // hadamard
+  DimId dim = -1;                 // group_ends
+  std::string name;               // of the value in the spec, if it has one: for people, means nothing
   Span where;
 };
 

@@ -11,8 +11,20 @@
 namespace epifuse::ir {
 
 enum class Format {
-  f32, bf16, f16, e4m3, e5m2, i32, i64,                                          // plain
-  fp8_1x128, fp8_128x128, mxfp8, mxfp8_32x32, mxfp4, nvfp4, nvfp4_16x16,  // scaled
+  f32,
+  bf16,
+  f16,
+  e4m3,
+  e5m2,
+  i32,
+  i64,  // plain
+  fp8_1x128,
+  fp8_128x128,
+  mxfp8,
+  mxfp8_32x32,
+  mxfp4,
+  nvfp4,
+  nvfp4_16x16,  // scaled
 };
 
 // How the scale of a block follows from the block's largest magnitude (numerics.md §3, §4).
@@ -24,10 +36,10 @@ struct FormatInfo {
   Format format;
   std::string_view name;
   bool scaled;
-  Storage element;        // default element of the codes
-  Storage scale;          // scaled types only
-  int block_rows;         // block size across `along`: 1, 16, 32 or 128
-  int block_columns;      // block size along `along`
+  Storage element;    // default element of the codes
+  Storage scale;      // scaled types only
+  int block_rows;     // block size across `along`: 1, 16, 32 or 128
+  int block_columns;  // block size along `along`
 };
 
 const FormatInfo& format_info(Format format);

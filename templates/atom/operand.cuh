@@ -17,7 +17,7 @@ EPIFUSE_DEVICE u64 operand_descriptor(u32 address) {
 }
 
 // Descriptor steps, in units of 16 bytes.
-constexpr u64 next_k_step = 2;      // 16 elements of 16 bits
-constexpr u64 next_64_rows = 512;   // 64 rows of 128 bytes
+constexpr u64 next_k_step = 2;     // 16 elements of 16 bits
+constexpr u64 next_64_rows = 512;  // 64 rows of 128 bytes
 
 }  // namespace epifuse

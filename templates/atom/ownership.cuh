@@ -1,19 +1,19 @@
 // Who owns what, once rows and columns have been permuted on their way into shared memory (tile/operands.cuh).
 //
-// In the order of wgmma's own fragment a quad shares a row and a thread's rows lie 8 apart, so that scales of 32 rows or
-// 32 columns would need shared memory. The boxes therefore put tile row 32w + 4q + 2b + h into row 64b + 16w + 8h + q of
-// the stage, and weight row 32J + 8l + 2j + e into row 32J + 8j + 2l + e. Then warp w owns rows 32w .. 32w+31, and lane
-// 4q + l owns the 4 rows from 4q and the 8 columns from 8l of each 32 x 32 block: scales in both directions need only
-// shuffles, and stores are whole 32-byte sectors.
+// In the order of wgmma's own fragment a quad shares a row and a thread's rows lie 8 apart, so that scales of 32 rows
+// or 32 columns would need shared memory. The boxes therefore put tile row 32w + 4q + 2b + h into row 64b + 16w + 8h +
+// q of the stage, and weight row 32J + 8l + 2j + e into row 32J + 8j + 2l + e. Then warp w owns rows 32w .. 32w+31, and
+// lane 4q + l owns the 4 rows from 4q and the 8 columns from 8l of each 32 x 32 block: scales in both directions need
+// only shuffles, and stores are whole 32-byte sectors.
 #pragma once
 
 #include "ptx/sync.cuh"
 
 namespace epifuse {
 
-constexpr int tile_rows = 128;       // rows of a tile; a warp owns 32
-constexpr int block_columns = 32;    // columns of a block
-constexpr int own_rows = 4;          // of a block, by one thread
+constexpr int tile_rows = 128;     // rows of a tile; a warp owns 32
+constexpr int block_columns = 32;  // columns of a block
+constexpr int own_rows = 4;        // of a block, by one thread
 constexpr int own_columns = 8;
 
 struct Lane {

@@ -8,14 +8,18 @@
 
 namespace epifuse {
 
-#define EPIFUSE_REGISTERS_0 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
-                            "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define EPIFUSE_REGISTERS_1 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
-                            "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define EPIFUSE_REGISTERS_2 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
-                            "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define EPIFUSE_REGISTERS_3 ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
-                            "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define EPIFUSE_REGISTERS_0                                                \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define EPIFUSE_REGISTERS_1                                                            \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define EPIFUSE_REGISTERS_2                                                            \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define EPIFUSE_REGISTERS_3                                                                        \
+  ", %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 #define EPIFUSE_ACC4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define EPIFUSE_ACC16(d, i) EPIFUSE_ACC4(d, i), EPIFUSE_ACC4(d, i + 4), EPIFUSE_ACC4(d, i + 8), EPIFUSE_ACC4(d, i + 12)
@@ -34,16 +38,17 @@ template <class Operand, int columns>
 struct Wgmma;
 
 // operand_a, operand_b: descriptors (atom/operand.cuh). accumulate 0: d = a*b, else d += a*b.
-#define EPIFUSE_WGMMA(Operand, text, columns, a, b, on)                                                             \
-  template <>                                                                                                       \
-  struct Wgmma<Operand, columns> {                                                                                  \
-    static EPIFUSE_DEVICE void multiply(float (&d)[columns / 2], u64 operand_a, u64 operand_b, int accumulate) {    \
-      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " on ", 0;\n"                                                 \
-                   "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." text "." text                            \
-                   " {" EPIFUSE_REGISTERS_##columns "}, " a ", " b ", p, 1, 1, 0, 0;\n}"                            \
-                   : EPIFUSE_ACCUMULATORS_##columns(d)                                                              \
-                   : "l"(operand_a), "l"(operand_b), "r"(accumulate));                                              \
-    }                                                                                                               \
+#define EPIFUSE_WGMMA(Operand, text, columns, a, b, on)                                                          \
+  template <>                                                                                                    \
+  struct Wgmma<Operand, columns> {                                                                               \
+    static EPIFUSE_DEVICE void multiply(float (&d)[columns / 2], u64 operand_a, u64 operand_b, int accumulate) { \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " on                                                        \
+                   ", 0;\n"                                                                                      \
+                   "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." text "." text                         \
+                   " {" EPIFUSE_REGISTERS_##columns "}, " a ", " b ", p, 1, 1, 0, 0;\n}"                         \
+                   : EPIFUSE_ACCUMULATORS_##columns(d)                                                           \
+                   : "l"(operand_a), "l"(operand_b), "r"(accumulate));                                           \
+    }                                                                                                            \
   };
 
 EPIFUSE_WGMMA(bf16, "bf16", 64, "%32", "%33", "%34")

@@ -20,7 +20,8 @@ EPIFUSE_DEVICE float load_1_value(const void* base, i64 index) {
 
 // One value for each of the thread's rows.
 template <class Storage>
-EPIFUSE_DEVICE void load_rows(float (&v)[own_rows], const void* base, const Lane& lane, const Rows& rows, int capacity) {
+EPIFUSE_DEVICE void load_rows(float (&v)[own_rows], const void* base, const Lane& lane, const Rows& rows,
+                              int capacity) {
 #pragma unroll
   for (int i = 0; i < own_rows; ++i)
     v[i] = load_1_value<Storage>(base, min(rows.first + lane.first_row() + i, capacity - 1));

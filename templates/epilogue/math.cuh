@@ -12,9 +12,9 @@ EPIFUSE_DEVICE float clamp(float x, float low, float high) { return minimum(maxi
 EPIFUSE_DEVICE float select(float condition, float a, float b) { return condition != 0.f ? a : b; }
 EPIFUSE_DEVICE float truth(bool value) { return value ? 1.f : 0.f; }
 
-// 1 / (1 + e^-x). t = -x*log2(e) is rounded, which for large |t| would cost the result more than 2^-20; `lost` is what the
-// rounding lost, and corrects the power. Beyond +-88 the result is 0 or 1 in f32; the clamp keeps the power finite, so
-// that the correction is never infinity minus infinity.
+// 1 / (1 + e^-x). t = -x*log2(e) is rounded, which for large |t| would cost the result more than 2^-20; `lost` is what
+// the rounding lost, and corrects the power. Beyond +-88 the result is 0 or 1 in f32; the clamp keeps the power finite,
+// so that the correction is never infinity minus infinity.
 EPIFUSE_DEVICE float sigmoid(float x) {
   x = clamp(x, -88.f, 88.f);
   const float t = x * -1.4426950408889634f;

@@ -2,8 +2,8 @@
 // buffer) along columns of the 32 x 32 block that a warp owns.
 //
 // Scale (rule "up", numerics.md §3): the smallest 2^k with amax <= max * 2^k, that is byte = max(0, t - emax) with
-// t = (bits(amax) + 0x1FFFFF) >> 23, since 448 and 57344 are both 1.75 * 2^emax. t grows with |x|, so the reduction over
-// lanes runs on t, two in a register.
+// t = (bits(amax) + 0x1FFFFF) >> 23, since 448 and 57344 are both 1.75 * 2^emax. t grows with |x|, so the reduction
+// over lanes runs on t, two in a register.
 //
 // A block with an infinity or a NaN ("propagate"): x*0 + x turns infinity into NaN and leaves all else as it is; a NaN
 // has t = 256 and wins; its byte becomes 255 and its inverse NaN, so that every code of the block is NaN. No branch.
@@ -18,9 +18,13 @@ namespace epifuse {
 template <class Element>
 struct MxScale;
 template <>
-struct MxScale<e4m3> { static constexpr u32 emax = 8; };
+struct MxScale<e4m3> {
+  static constexpr u32 emax = 8;
+};
 template <>
-struct MxScale<e5m2> { static constexpr u32 emax = 15; };
+struct MxScale<e5m2> {
+  static constexpr u32 emax = 15;
+};
 
 template <class Element>
 struct Mx {
@@ -52,8 +56,8 @@ EPIFUSE_DEVICE float magnitude_of_4(float a, float b, float c, float d) {
 
 EPIFUSE_DEVICE u32 max_over(u32 v, int lane_mask) { return ptx::max_u16x2(v, __shfl_xor_sync(~0u, v, lane_mask)); }
 
-// Where scale bytes go. A byte by itself costs a whole 32-byte sector of L2 traffic, so bytes that are neighbours in memory
-// are gathered where alignment allows it; the Single forms serve the rest.
+// Where scale bytes go. A byte by itself costs a whole 32-byte sector of L2 traffic, so bytes that are neighbours in
+// memory are gathered where alignment allows it; the Single forms serve the rest.
 
 struct SingleRowScales {
   EPIFUSE_DEVICE void put(void* base, i64 pitch, const Lane& lane, const OwnRows& rows, bool on, int block_column, int,
@@ -62,13 +66,14 @@ struct SingleRowScales {
   }
 };
 
-// `width` (2 or 4) blocks of a row at once: the tile's first block, the blocks of a row and the pitch are multiples of it.
+// `width` (2 or 4) blocks of a row at once: the tile's first block, the blocks of a row and the pitch are multiples of
+// it.
 template <int width>
 struct GatheredRowScales {
   u32 word = 0;
 
-  EPIFUSE_DEVICE void put(void* base, i64 pitch, const Lane& lane, const OwnRows& rows, bool on, int block_column, int block,
-                          u32 byte) {
+  EPIFUSE_DEVICE void put(void* base, i64 pitch, const Lane& lane, const OwnRows& rows, bool on, int block_column,
+                          int block, u32 byte) {
     word = (word >> 8) | (byte << (8 * (width - 1)));
     if (block % width != width - 1) return;
     u8* to = static_cast<u8*>(base) + (rows.first + lane.l) * pitch + (block_column - (width - 1));
@@ -150,8 +155,8 @@ EPIFUSE_DEVICE void store_4_codes(bool on, const OwnRows& rows, u8* to, u32 code
   }
 }
 
-// codes[column, row] and scales[column, row / 32]; pitches in elements. Rows that do not exist are zero in the block. The
-// place starts at multiples of 32 rows. whole: so does its limit; otherwise the last block may be short.
+// codes[column, row] and scales[column, row / 32]; pitches in elements. Rows that do not exist are zero in the block.
+// The place starts at multiples of 32 rows. whole: so does its limit; otherwise the last block may be short.
 template <class Element, bool whole, class Scales>
 EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, i64 pitch, void* scale_bytes,
                                         i64 scale_pitch, Scales& gathered, const Lane& lane, const OwnRows& rows,

@@ -7,8 +7,8 @@
 
 namespace epifuse {
 
-// The thread's 8 columns of one block: the first of them, and whether they exist. Column counts are multiples of 8, so a
-// thread has all of its columns or none; a block that begins inside the buffer exists, if only in part.
+// The thread's 8 columns of one block: the first of them, and whether they exist. Column counts are multiples of 8, so
+// a thread has all of its columns or none; a block that begins inside the buffer exists, if only in part.
 struct OwnColumns {
   int first;
   bool exist;

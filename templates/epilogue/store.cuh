@@ -9,8 +9,8 @@ namespace epifuse {
 
 // buffer[row, column], pitch in elements.
 template <class Storage>
-EPIFUSE_DEVICE void store_rows(const Block& block, void* base, i64 pitch, const OwnRows& rows, const OwnColumns& columns,
-                               int column) {
+EPIFUSE_DEVICE void store_rows(const Block& block, void* base, i64 pitch, const OwnRows& rows,
+                               const OwnColumns& columns, int column) {
   u8* at = static_cast<u8*>(base) + (rows.first * pitch + column) * Storage::bytes;
 #pragma unroll
   for (int i = 0; i < own_rows; ++i)

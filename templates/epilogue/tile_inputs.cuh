@@ -1,6 +1,7 @@
-// Inputs that fill the tile (a residual, a saved pre-activation) come through a ring of their own: a producer thread for
-// each consumer warpgroup brings, block by block, 128 rows x 32 columns of every such input, and the copy engine checks
-// the bounds. A slot holds the boxes one behind the other, rows in their natural order, swizzled over the box's width.
+// Inputs that fill the tile (a residual, a saved pre-activation) come through a ring of their own: a producer thread
+// for each consumer warpgroup brings, block by block, 128 rows x 32 columns of every such input, and the copy engine
+// checks the bounds. A slot holds the boxes one behind the other, rows in their natural order, swizzled over the box's
+// width.
 #pragma once
 
 #include "atom/ownership.cuh"
@@ -10,7 +11,7 @@
 namespace epifuse {
 
 template <class Storage>
-constexpr u32 tile_input_bytes = tile_rows * block_columns * Storage::bytes;
+constexpr u32 tile_input_bytes = tile_rows* block_columns* Storage::bytes;
 
 // The consumer's end.
 template <int stages, u32 slot_bytes>

@@ -1,13 +1,15 @@
 // The sm_90a GEMM skeleton: dense, or over ragged groups of rows, with a generated epilogue.
 //
 // One CTA of three warpgroups per multiprocessor stays for the whole launch. Warpgroup 0 produces: one warp fills a
-// ring of stages with operand tiles, and two more feed the full-tile inputs of the epilogue. Warpgroups 1 and 2 consume:
+// ring of stages with operand tiles, and two more feed the full-tile inputs of the epilogue. Warpgroups 1 and 2
+// consume:
 //   pingpong     each owns a whole tile of 128 x tile_columns; while one multiplies, the other runs its epilogue.
 //   cooperative  both work on one tile of 128 x 2*tile_columns, each on its half of the columns, and drift apart by as
 //                many stages as the ring holds.
 //
 // Plan      tile_columns, parts, slices (1 pingpong, 2 cooperative), stages, tile_input_stages, registers_producer,
-//           registers_consumer, scratch_bytes (of each consumer warpgroup's epilogue), Operand, and what pipeline/tile_walk.cuh and tile/operands.cuh name.
+//           registers_consumer, scratch_bytes (of each consumer warpgroup's epilogue), Operand, and what
+//           pipeline/tile_walk.cuh and tile/operands.cuh name.
 // Epilogue  slot_bytes (full-tile inputs of one block, 0: none), load_tile_inputs(p, slot, full, row, column),
 //           run(p, tile, accumulators, first_column, tile_inputs, scratch).
 #pragma once

@@ -44,7 +44,8 @@ struct Ring {
     }
   }
 
-  // Producer: waits until the stage is empty; then one thread announces `bytes`, and the copies complete on full(stage).
+  // Producer: waits until the stage is empty; then one thread announces `bytes`, and the copies complete on
+  // full(stage).
   EPIFUSE_DEVICE void wait_empty(const RingState<stages>& at) const {
     ptx::mbarrier_wait(empty(at.stage), at.phase ^ 1);
   }

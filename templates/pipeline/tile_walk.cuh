@@ -1,5 +1,5 @@
-// The walk over output tiles: which group, rows and columns the index-th tile covers. Group sizes are read on the device,
-// so nothing on the host depends on them. Every role of a CTA walks by itself and gets the same answers.
+// The walk over output tiles: which group, rows and columns the index-th tile covers. Group sizes are read on the
+// device, so nothing on the host depends on them. Every role of a CTA walks by itself and gets the same answers.
 //
 // Work item: group by group, and inside a group in bands of `band` column tiles, rows first inside a band, so that the
 // tiles that run at one time share operand rows and columns in L2.

@@ -1,15 +1,15 @@
 // Global and shared accesses of a thread. Global stores are predicated inside the instruction: a branch would cut the
-// epilogue into basic blocks and keep the compiler from overlapping its chains. They do not ask for early eviction (.cs):
-// that was measured 1 to 2.5 % slower, since lines of scales are filled by several tiles, one after the other.
+// epilogue into basic blocks and keep the compiler from overlapping its chains. They do not ask for early eviction
+// (.cs): that was measured 1 to 2.5 % slower, since lines of scales are filled by several tiles, one after the other.
 #pragma once
 
 #include "ptx/types.cuh"
 
 namespace epifuse::ptx {
 
-#define EPIFUSE_STORE(name, suffix, operands, ...)                                                    \
+#define EPIFUSE_STORE(name, suffix, operands, ...)                                                                 \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\n@p st.global" suffix " [%0], " operands ";\n}" ::"l"(to), \
-               "r"(static_cast<int>(on)), __VA_ARGS__                                                 \
+               "r"(static_cast<int>(on)), __VA_ARGS__                                                              \
                : "memory")
 
 EPIFUSE_DEVICE void store_128(bool on, void* to, u32 a, u32 b, u32 c, u32 d) {

@@ -1,5 +1,5 @@
-// Tensor copies by the copy engine (TMA) from global into shared memory, one function per rank. Coordinates run from the
-// fastest axis to the slowest. The L2 hint says how soon a line may be dropped.
+// Tensor copies by the copy engine (TMA) from global into shared memory, one function per rank. Coordinates run from
+// the fastest axis to the slowest. The L2 hint says how soon a line may be dropped.
 #pragma once
 
 #include "ptx/types.cuh"
@@ -16,13 +16,15 @@ constexpr u64 l2_evict_first = 0x12F0000000000000ull;
 EPIFUSE_DEVICE void tma_load_2d(u32 to, const TensorMap& map, u32 barrier, int c0, int c1, u64 hint) {
   asm volatile(
       "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to), "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "l"(hint)
+      "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "l"(hint)
       : "memory");
 }
 
 EPIFUSE_DEVICE void tma_load_2d(u32 to, const TensorMap& map, u32 barrier, int c0, int c1) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(to),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+          to),
       "l"(&map), "r"(barrier), "r"(c0), "r"(c1)
       : "memory");
 }
@@ -30,15 +32,16 @@ EPIFUSE_DEVICE void tma_load_2d(u32 to, const TensorMap& map, u32 barrier, int c
 EPIFUSE_DEVICE void tma_load_3d(u32 to, const TensorMap& map, u32 barrier, int c0, int c1, int c2) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to), "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2)
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2)
       : "memory");
 }
 
 EPIFUSE_DEVICE void tma_load_5d(u32 to, const TensorMap& map, u32 barrier, int c0, int c1, int c2, int c3, int c4) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to), "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3),
-      "r"(c4)
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
 

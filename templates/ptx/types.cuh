@@ -1,5 +1,6 @@
 // Words that all device code shares: fixed-width integers, the inlining marker, and opaque storage types. Device code
-// includes nothing from the toolchain, so that the front end has a few hundred lines to read and no install path matters.
+// includes nothing from the toolchain, so that the front end has a few hundred lines to read and no install path
+// matters.
 #pragma once
 
 namespace epifuse {
@@ -18,11 +19,23 @@ struct alignas(64) TensorMap {
 };
 
 // Storage types are only tags: they say how bits are stored, arithmetic is in float.
-struct f32 { static constexpr int bytes = 4; };
-struct bf16 { static constexpr int bytes = 2; };
-struct f16 { static constexpr int bytes = 2; };
-struct e4m3 { static constexpr int bytes = 1; };
-struct e5m2 { static constexpr int bytes = 1; };
-struct i32 { static constexpr int bytes = 4; };
+struct f32 {
+  static constexpr int bytes = 4;
+};
+struct bf16 {
+  static constexpr int bytes = 2;
+};
+struct f16 {
+  static constexpr int bytes = 2;
+};
+struct e4m3 {
+  static constexpr int bytes = 1;
+};
+struct e5m2 {
+  static constexpr int bytes = 1;
+};
+struct i32 {
+  static constexpr int bytes = 4;
+};
 
 }  // namespace epifuse

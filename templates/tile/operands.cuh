@@ -1,12 +1,12 @@
 // Loads one k-tile of both operands into a stage, with rows and weight rows in the order of atom/ownership.cuh.
 //
 // A comes as one five-dimensional box {64 k, q:8, h:2, w:4, b:2} over rows with strides {4, 1, 32, 2}. Such a box is
-// checked against the end of the buffer along h only, so a tile that reaches past the capacity is brought by 16 boxes of
-// 8 rows with a traversal stride of 4, whose every row is checked.
+// checked against the end of the buffer along h only, so a tile that reaches past the capacity is brought by 16 boxes
+// of 8 rows with a traversal stride of 4, whose every row is checked.
 //
-// B comes as {64 k, e:2, l:4, j:4, J} over weight rows with strides {1, 8, 2, 32} times the distance between two columns
-// of the part, and is checked along J. Where the rows of a group are no multiple of 32, blocks of eight weight rows are
-// brought one by one instead, each pair checked.
+// B comes as {64 k, e:2, l:4, j:4, J} over weight rows with strides {1, 8, 2, 32} times the distance between two
+// columns of the part, and is checked along J. Where the rows of a group are no multiple of 32, blocks of eight weight
+// rows are brought one by one instead, each pair checked.
 #pragma once
 
 #include "atom/operand.cuh"
@@ -30,9 +30,9 @@ struct Operands {
 
   // Where a tile's operands begin, the same in all lanes.
   struct Source {
-    int row;             // of A
-    bool in_bounds;      // the whole tile lies in front of the capacity
-    int weight_row;      // of B, of the first slice
+    int row;         // of A
+    bool in_bounds;  // the whole tile lies in front of the capacity
+    int weight_row;  // of B, of the first slice
   };
 
   static EPIFUSE_DEVICE Source source(const Parameters& p, const Tile<Plan::places>& tile) {

@@ -5,7 +5,8 @@
 
 namespace epifuse {
 
-// A place where the tile's rows lie in memory. Place 0 is the grouped dimension itself, the others are its aligned forms.
+// A place where the tile's rows lie in memory. Place 0 is the grouped dimension itself, the others are its aligned
+// forms.
 struct Rows {
   int first;  // of the tile's row 0 in the buffer
   int limit;  // rows of the tile, the gap behind the group included, that belong to the group's part of the buffer

@@ -1,6 +1,7 @@
 // The published conversion and MXFP8 vectors, bit for bit, through the kernel's own stores: numbers come in as a
 // full-tile f32 input beside a product that is zero.
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "base/numbers.h"
 #include "jit/run.h"
@@ -54,14 +55,17 @@ struct MxCase {
 
 std::vector<MxCase> mx_cases() {
   std::vector<MxCase> cases;
-  for (const auto& row : file_json("tests/vectors/numerics/mxfp8_blocks.json")["cases"]) {
+  // Documents have names: a temporary would be gone before its first row is read.
+  const auto numeric_blocks = file_json("tests/vectors/numerics/mxfp8_blocks.json");
+  for (const auto& row : numeric_blocks["cases"]) {
     for (const std::string element : {"e4m3", "e5m2"}) {
       const auto& expected = row.at(element + "_rceil");
       cases.push_back(
           {row["name"], hex_words(row["x"]), element, hex_words(expected["scale"])[0], hex_words(expected["q"])});
     }
   }
-  for (const auto& row : file_json("tests/vectors/mxfp8_blocks.json")["rows"]) {
+  const auto reported_blocks = file_json("tests/vectors/mxfp8_blocks.json");
+  for (const auto& row : reported_blocks["rows"]) {
     MxCase made{row["name"], {}, row["elem"], 0, hex_bytes(row["rceil"]["codes"])};
     for (const std::string word : row["x_f32"]) {
       made.bits.push_back(static_cast<uint32_t>(std::stoul(word, nullptr, 16)));
@@ -90,13 +94,15 @@ std::vector<MxCase> mx_cases(const std::string& element) {
 
 TEST_CASE("conversions to e4m3, e5m2, bf16 and f16") {
   std::vector<uint32_t> bits, e4m3, e5m2;
-  for (const auto& row : file_json("tests/vectors/numerics/elem_conversions.json")["rows"]) {
+  const auto conversions = file_json("tests/vectors/numerics/elem_conversions.json");
+  for (const auto& row : conversions["rows"]) {
     bits.push_back(hex_words(row[0])[0]);
     e4m3.push_back(hex_words(row[1])[0]);
     e5m2.push_back(hex_words(row[2])[0]);
   }
   const size_t published = bits.size();
-  for (const auto& row : file_json("tests/vectors/scalar_e4m3.json")["rows"]) {
+  const auto scalars = file_json("tests/vectors/scalar_e4m3.json");
+  for (const auto& row : scalars["rows"]) {
     bits.push_back(static_cast<uint32_t>(std::stoul(row["x_f32"].get<std::string>(), nullptr, 16)));
     e4m3.push_back(hex_bytes(row["satfinite"].get<std::string>().substr(2))[0]);
   }

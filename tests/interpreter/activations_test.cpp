@@ -1,11 +1,13 @@
 // Small graphs for the published activation vectors: values, layouts of gate and up, probabilities.
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "compiler/interpreter/interpreter.h"
 #include "tests/support/catch.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/host_data.h"
+#include "tests/support/vectors.h"
 
 namespace epifuse::interpreter {
 namespace {

@@ -5,9 +5,11 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/catch.h"
 #include "tests/support/host_data.h"
+#include "tests/support/vectors.h"
 
 namespace epifuse::interpreter {
 namespace {

@@ -1,11 +1,14 @@
 // MXFP8 against the published blocks, bit for bit.
 #include "compiler/interpreter/quantiser.h"
 
+#include <nlohmann/json.hpp>
+
 #include "base/numbers.h"
 #include "compiler/interpreter/mx_quantiser.h"
 #include "tests/support/catch.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/host_data.h"
+#include "tests/support/vectors.h"
 
 namespace epifuse::interpreter {
 namespace {

@@ -1,11 +1,13 @@
 // Groups, gaps, poison, additions and reductions: which bytes a kernel writes, and what.
 #include <bit>
+#include <nlohmann/json.hpp>
 
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/interpreter/quantiser.h"
 #include "tests/support/catch.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/host_data.h"
+#include "tests/support/vectors.h"
 
 namespace epifuse::interpreter {
 namespace {

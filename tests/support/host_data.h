@@ -3,7 +3,6 @@
 
 #include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 #include <string>
@@ -47,13 +46,6 @@ inline std::vector<double> values_of(const HostTensor& tensor) {
   std::vector<double> values(static_cast<size_t>(tensor.elements()));
   interpreter::load(tensor, 0, 1, tensor.elements(), values.data());
   return values;
-}
-
-// A file of tests/vectors, or one member of it, as a value: a loop over a member of a temporary would dangle.
-inline nlohmann::json read_vectors(const std::string& name, const std::string& key = "") {
-  std::ifstream file(std::string(EPIFUSE_SOURCE_DIR) + "/tests/vectors/" + name);
-  nlohmann::json all = nlohmann::json::parse(file);
-  return key.empty() ? all : all.at(key);
 }
 
 // "3f800000" or "0x3F800000" as the f32 with these bits.

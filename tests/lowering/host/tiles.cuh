@@ -1,5 +1,5 @@
-// The templates of tiles, compiled for the host: the words of CUDA that they use, before them; and, by the order of include
-// folders, host/ptx and host/atom in the place of the files whose instructions a host lacks.
+// The templates of tiles, compiled for the host: the words of CUDA that they use, before them; and, by the order of
+// include folders, host/ptx and host/atom in the place of the files whose instructions a host lacks.
 #pragma once
 
 #include <algorithm>
