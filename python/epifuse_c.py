@@ -5,7 +5,8 @@
     call = kernel.bind({"x": x, "w": w, "M.ends": ends, "y": y})     # torch tensors, or Tensor(pointer, shape, ...)
     call.launch(torch.cuda.current_stream().cuda_stream)
 
-The library is found by EPIFUSE_LIBRARY, beside this file, or by the loader. Nothing else is imported at import time.
+The library is found by EPIFUSE_LIBRARY, beside this file, in the checkout's build/release, or by the loader. Nothing else
+is imported at import time.
 """
 
 import ctypes
@@ -67,8 +68,10 @@ class _Arguments(Structure):
 
 
 def _open_library():
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libepifuse.so.0")
-    library = ctypes.CDLL(os.environ.get("EPIFUSE_LIBRARY") or (beside if os.path.exists(beside) else "libepifuse.so.0"))
+    here = os.path.dirname(os.path.abspath(__file__))
+    places = [os.path.join(here, "libepifuse.so.0"), os.path.join(here, "../build/release/jit/libepifuse.so.0")]
+    found = [path for path in places if os.path.exists(path)]
+    library = ctypes.CDLL(os.environ.get("EPIFUSE_LIBRARY") or (found + ["libepifuse.so.0"])[0])
     signatures = {
         "version": (c_char_p, []),
         "last_error": (c_char_p, []),
