@@ -16,6 +16,8 @@
 namespace epifuse {
 namespace {
 
+constexpr std::string_view temporary_mark = ".tmp-";  // between the file's name and PID-N
+
 Error system_error(std::string_view action, const std::string& path, int code) {
   return environment_error(fmt::format("cannot {} {}: {}", action, path, std::generic_category().message(code)));
 }
@@ -81,7 +83,7 @@ class RealFileSystem : public FileSystem {
   Status write_atomically(const std::string& path, std::string_view bytes) override {
     static std::atomic<uint64_t> counter{0};  // makes the names of temporaries unique within the process
     for (int attempt = 0;; ++attempt) {
-      const std::string temporary = fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
+      const std::string temporary = fmt::format("{}{}{}-{}", path, temporary_mark, ::getpid(), counter.fetch_add(1));
       Descriptor file = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
       if (!file.valid()) {
         // A process of the same number on another machine, or one that was killed, may have left the name behind.
@@ -198,6 +200,18 @@ class RealFileSystem : public FileSystem {
 };
 
 }  // namespace
+
+bool is_temporary_name(std::string_view name) {
+  const size_t mark = name.rfind(temporary_mark);
+  if (mark == std::string_view::npos || mark == 0) return false;
+  const std::string_view numbers = name.substr(mark + temporary_mark.size());
+  const size_t dash = numbers.find('-');
+  if (dash == std::string_view::npos) return false;
+  const auto is_number = [](std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  return is_number(numbers.substr(0, dash)) && is_number(numbers.substr(dash + 1));
+}
 
 FileSystem& real_file_system() {
   static RealFileSystem disk;

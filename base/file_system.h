@@ -57,6 +57,9 @@ class FileSystem {
   virtual Result<std::unique_ptr<FileLock>> try_lock(const std::string& path) = 0;
 };
 
+// Whether a file's name is that of a temporary of write_atomically, as a process that was killed leaves behind.
+bool is_temporary_name(std::string_view name);
+
 // The real one.
 FileSystem& real_file_system();
 

@@ -14,9 +14,11 @@ std::string without_trailing_slashes(std::string path) {
   return path;
 }
 
+constexpr size_t entry_name_length = 65;
+
 // 32 hex digits, a point, 32 hex digits: locks, temporaries and *.bad files are not entries.
 bool is_entry_name(std::string_view name) {
-  if (name.size() != 65 || name[32] != '.') return false;
+  if (name.size() != entry_name_length || name[32] != '.') return false;
   for (size_t i = 0; i < name.size(); ++i) {
     const char c = name[i];
     if (i != 32 && !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
@@ -97,6 +99,17 @@ CacheDirectory::Lookup CacheDirectory::find_any_toolchain(const ArtifactKey& key
 
 Status CacheDirectory::publish(const ArtifactKey& key, const Entry& entry) const {
   return disk_.write_atomically(entry_path(key), encode_entry(entry));
+}
+
+void CacheDirectory::remove_old_temporaries(int64_t before) const {
+  const Result<std::vector<std::string>> all = disk_.list(path_);
+  if (!all) return;
+  for (const std::string& name : *all) {
+    if (!is_temporary_name(name) || !is_entry_name(std::string_view(name).substr(0, entry_name_length))) continue;
+    const std::string file = path_ + "/" + name;
+    const FileStatus status = disk_.status(file);
+    if (status.exists && status.modified < before) (void)disk_.remove(file);
+  }
 }
 
 Status CacheDirectory::set_aside(const std::string& entry_path) const {

@@ -39,6 +39,9 @@ class CacheDirectory {
   Lookup find_any_toolchain(const ArtifactKey& key) const;
 
   Status publish(const ArtifactKey& key, const Entry& entry) const;
+  // Removes temporaries of entries that were last written before `before` (seconds since the epoch): whoever wrote them
+  // was killed. What cannot be removed stays; it does no harm but take room.
+  void remove_old_temporaries(int64_t before) const;
   // Renames a file that cannot be used to NAME.bad, for a person to look at; it replaces an older one of that name.
   Status set_aside(const std::string& entry_path) const;
 

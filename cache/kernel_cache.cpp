@@ -3,6 +3,7 @@
 #include "cache/kernel_cache.h"
 
 #include <algorithm>
+#include <ctime>
 #include <fmt/format.h>
 #include <thread>
 
@@ -10,6 +11,9 @@ namespace epifuse::cache {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+
+// Seconds without a write after which a temporary has no living writer; an entry is written in well under one.
+constexpr int64_t temporary_lifetime = 3600;
 
 CacheOptions cache_options(const Settings& settings, LogSink log) {
   CacheOptions options;
@@ -71,6 +75,8 @@ Result<Found> KernelCache::make_and_publish(const ArtifactKey& key, const std::f
   Found found{made->kind, nullptr, made->metadata, key.toolchain(), Source::made, ""};
   if (directory) {
     Entry entry{made->kind, key.request(), key.toolchain(), made->metadata, std::move(made->payload)};
+    // Before publishing: on a full disk the room that killed processes left taken is what is missing.
+    std::call_once(swept_, [&] { directory->remove_old_temporaries(std::time(nullptr) - temporary_lifetime); });
     const Status published = directory->publish(key, entry);
     if (published) {
       found.path = directory->entry_path(key);

@@ -112,7 +112,7 @@ class KernelCache {
   const CacheOptions options_;
   SingleFlight flights_;
 
-  std::once_flag opened_;
+  std::once_flag opened_, swept_;
   std::vector<CacheDirectory> directories_;
 
   mutable std::mutex mutex_;                  // guards what follows

@@ -16,6 +16,7 @@
 #include "compiler/interpreter/problem.h"
 #include "compiler/interpreter/quantiser.h"
 #include "compiler/interpreter/stored_ranges.h"
+#include "compiler/ir/buffers.h"
 
 namespace epifuse::jit {
 namespace {
@@ -45,10 +46,12 @@ class InputMaker {
 
   Result<Buffers> run() {
     if (Status s = sizes_from_what_is_given(); !s) return s.error();
+    if (Status s = check_memory(); !s) return s.error();
     for (size_t i = 0; i < graph_.dims.size(); ++i) {
       if (graph_.dims[i].kind != ir::DimKind::grouped) continue;
       if (Status s = choose_groups(static_cast<ir::DimId>(i)); !s) return s.error();
     }
+    if (Status s = check_memory(); !s) return s.error();  // once more, now that the rows of the groups are known
     for (const ir::Input& input : graph_.inputs)
       if (!input.left_out) make_missing(input.tensor);
     // Everything is checked here, what is given as well.
@@ -81,17 +84,52 @@ class InputMaker {
       if (value < 0) return user_error(fmt::format("the size {} of '{}' is negative", value, name));
       sizes_[static_cast<size_t>(dim - graph_.dims.begin())] = value;
     }
-    for (const ir::Input& input : graph_.inputs) {
-      const auto given = buffers_.find(input.tensor.name);
-      if (input.left_out || given == buffers_.end()) continue;
-      for (size_t axis = 0; axis < std::min(input.tensor.shape.size(), given->second.extents.size()); ++axis) {
-        const ir::Extent& extent = input.tensor.shape[axis];
-        if (extent.dim < 0 || sizes_[static_cast<size_t>(extent.dim)]) continue;
-        sizes_[static_cast<size_t>(extent.dim)] = given->second.extents[axis] * extent.over / extent.times;
-      }
-    }
+    for (const ir::Input& input : graph_.inputs)
+      if (Status s = sizes_from(input.tensor, input.left_out); !s) return s;
+    for (const ir::Output& output : graph_.outputs)  // those that are added to
+      if (Status s = sizes_from(output.tensor, output.left_out); !s) return s;
     for (size_t i = 0; i < graph_.dims.size(); ++i) {
       if (graph_.dims[i].kind == ir::DimKind::dynamic && !sizes_[i]) sizes_[i] = InputOptions::default_size;
+    }
+    return {};
+  }
+
+  // The first buffer decides a size; what contradicts it in a later one, the binding of the problem finds. A size that
+  // was asked for is checked here, since that binding does not know of it.
+  Status sizes_from(const ir::Tensor& declared, bool left_out) {
+    const auto given = buffers_.find(declared.name);
+    if (left_out || given == buffers_.end()) return {};
+    for (size_t axis = 0; axis < std::min(declared.shape.size(), given->second.extents.size()); ++axis) {
+      const ir::Extent& extent = declared.shape[axis];
+      if (extent.dim < 0) continue;
+      const int64_t found = given->second.extents[axis];
+      std::optional<int64_t>& size = sizes_[static_cast<size_t>(extent.dim)];
+      if (!size) size = found * extent.over / extent.times;
+      const std::string& name = graph_.dims[static_cast<size_t>(extent.dim)].name;
+      if (options_.sizes.contains(name) &&
+          static_cast<__int128>(*size) * extent.times != static_cast<__int128>(found) * extent.over)
+        return user_error(fmt::format("'{}': axis {} ({}) is {}, and '{}' is asked to be {}", declared.name, axis,
+                                      graph_.extent_text(extent), found, name, *size));
+    }
+    return {};
+  }
+
+  // Behind this, the number of elements and bytes of every buffer fits into 64 bits. Rows of groups that are not known
+  // yet count as one.
+  Status check_memory() const {
+    const auto size_of_name = [&](std::string_view name) -> std::optional<int64_t> {
+      for (size_t i = 0; i < graph_.dims.size(); ++i)
+        if (graph_.dims[i].name == name) return sizes_[i].value_or(1);
+      return std::nullopt;
+    };
+    for (const ir::Buffer& buffer : ir::buffers(graph_)) {
+      int64_t bytes = 8;
+      for (const IntExpr& extent : buffer.extents) {
+        const Result<int64_t> size = extent.evaluate(size_of_name);
+        if (!size) return user_error(fmt::format("'{}': {}", buffer.name, size.error().message));
+        if (__builtin_mul_overflow(bytes, std::max<int64_t>(*size, 1), &bytes))
+          return user_error(fmt::format("'{}' would be larger than any memory; see its dimensions", buffer.name));
+      }
     }
     return {};
   }
@@ -103,6 +141,7 @@ class InputMaker {
     std::optional<int64_t>& capacity = sizes_[static_cast<size_t>(id)];
     const std::string name = dim.name + (dim.sizes == ir::GroupSizes::ends ? ".ends" : ".counts");
     const auto given = buffers_.find(name);
+    if (Status s = check_slots(dim, groups); !s) return s;
     std::vector<int64_t> counts;
     if (given != buffers_.end()) {
       if (capacity) return {};
@@ -145,6 +184,16 @@ class InputMaker {
       capacity = (dim.slot ? groups * size_of(*dim.slot) : round_up(end, dim.align)) + options_.slack_rows;
     }
     return {};
+  }
+
+  // Behind this, rows in slots are numbers that a kernel can take.
+  Status check_slots(const ir::Dimension& dim, int64_t groups) const {
+    if (!dim.slot) return {};
+    constexpr int64_t most = std::numeric_limits<int32_t>::max();
+    const __int128 unit = dim.slot->dim < 0 ? 1 : dim_size(dim.slot->dim);
+    if (unit * dim.slot->times / dim.slot->over <= most / std::max<int64_t>(1, groups)) return {};
+    return user_error(fmt::format("{} slots of {} for '{}' are more rows than the {} that a kernel takes", groups,
+                                  graph_.extent_text(*dim.slot), dim.name, most));
   }
 
   std::vector<int64_t> random_counts(const ir::Dimension& dim, int64_t groups, std::optional<int64_t> capacity) const {

@@ -1,6 +1,7 @@
 // compile: a kernel from the cache or from the toolchain, or the text of one stage on the way there.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "compiler/compiler.h"
 #include "tools/commands.h"
@@ -127,6 +128,8 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
 Report compile(const CommandLine& line, Surroundings& world) {
   if (line.emit == Emit::cubin && line.json && line.output.empty())
     return failure(ExitCode::usage, "--emit=cubin with --json needs -o FILE: JSON holds no bytes");
+  if (line.emit == Emit::cubin && line.output.empty() && ::isatty(STDOUT_FILENO))
+    return failure(ExitCode::usage, "a cubin is no text for a terminal; write it with -o FILE, or send it into a pipe");
   std::string file;
   if (!line.output.empty()) {
     const Result<std::string> checked = output_file(world.disk, line.output);

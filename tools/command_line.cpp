@@ -33,7 +33,7 @@ constexpr const char* compile_footer = R"(Examples:
   epifuse compile specs/grouped_gemm.epi                         from the cache, or with NVRTC
   epifuse compile specs/grouped_gemm.epi -o gemm.cubin           and write the cubin
   epifuse compile specs/grouped_gemm.epi --emit=plan             any stage: tokens ast ir plan cuda ptx cubin sass
-  epifuse compile chain.epi --kernel fc2 --dims E=8,H=4096,I=1792 --schedule "pingpong 128x192")";
+  epifuse compile specs/grouped_gemm.epi --dims E=8,K=4096,N=1792 --schedule "pingpong 128x192")";
 
 constexpr const char* run_footer =
     R"(Buffers have the names of the spec: x, y and y.scale, M.ends or M.counts. bf16 is read and written as uint16 bits; fp8,
@@ -47,6 +47,15 @@ Examples:
 constexpr const char* verify_footer = R"(Examples:
   epifuse verify specs/moe_fc1_swiglu.epi
   epifuse verify specs/grouped_gemm.epi --counts 0,1,127,129,1000,0,4096,5 --seed 7)";
+
+constexpr const char* doctor_footer = R"(Examples:
+  epifuse doctor            the GPU, the driver, NVRTC, the cache, and the settings
+  epifuse doctor --json)";
+
+constexpr const char* cache_footer = R"(Examples:
+  epifuse cache list        time, size, target and kernel of every entry
+  epifuse cache list --json
+  epifuse cache path        its directory)";
 
 constexpr const char* commands[] = {"check", "compile", "run", "verify", "doctor", "cache"};
 
@@ -130,6 +139,8 @@ struct Parser {
 
     CLI::App& doctor = *app.add_subcommand("doctor", "says what this machine can do");
     CLI::App& cache = *app.add_subcommand("cache", "the kernel cache on disk");
+    doctor.footer(doctor_footer);
+    cache.footer(cache_footer);  // also of its own commands
     cache.require_subcommand(1);
     CLI::App& list = *cache.add_subcommand("list", "the entries");
     CLI::App& path = *cache.add_subcommand("path", "the directory");

@@ -1,5 +1,6 @@
 // run: one kernel on given and made inputs, on the GPU or on the interpreter; its outputs as files and as a table.
 #include <chrono>
+#include <cmath>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -118,6 +119,9 @@ Result<std::optional<Ran>> run_on_device(const Gpu& gpu, const Program& program,
   return {std::move(ran)};
 }
 
+// A NaN without its sign, which says nothing.
+std::string number_text(double value) { return std::isnan(value) ? "nan" : fmt::format("{:.5g}", value); }
+
 Json buffer_json(const std::string& name, const HostTensor& tensor) {
   return {{"name", name}, {"storage", storage_name(tensor.storage)}, {"shape", tensor.extents}};
 }
@@ -134,18 +138,21 @@ Report describe(const KernelInputs& inputs, const Ran& ran, const CommandLine& l
     given.push_back(std::move(row));
   }
   report.text = fmt::format("{} on {}, {:.2f} s\n", inputs.graph.name, ran.device_name, ran.seconds);
-  report.text += fmt::format("  {:12} {:5} {:20} {:>12} {:>12} {:>12} {:>8}  {}\n", "output", "type", "shape", "least",
-                             "most", "mean", "NaNs", "digest");
+  report.text += fmt::format("  {:12} {:5} {:20} {:>12} {:>12} {:>12} {:>8} {:>8}  {}\n", "output", "type", "shape",
+                             "least", "most", "mean", "NaNs", "infs", "digest");
   for (const auto& [name, tensor] : ran.outputs) {
     const Summary summary = summarize(tensor, line.jobs);
+    const auto& range = summary.range;
     report.text +=
-        fmt::format("  {:12} {:5} {:20} {:12.5g} {:12.5g} {:12.5g} {:8}  {}\n", name, storage_name(tensor.storage),
-                    shape_text(tensor), summary.least, summary.most, summary.mean, summary.nans, summary.digest);
+        fmt::format("  {:12} {:5} {:20} {:>12} {:>12} {:>12} {:8} {:8}  {}\n", name, storage_name(tensor.storage),
+                    shape_text(tensor), range ? number_text(range->least) : "-", range ? number_text(range->most) : "-",
+                    range ? number_text(range->mean) : "-", summary.nans, summary.infinities, summary.digest);
     Json row = buffer_json(name, tensor);
-    row.update({{"least", summary.least},
-                {"most", summary.most},
-                {"mean", summary.mean},
+    row.update({{"least", range ? Json(range->least) : Json()},
+                {"most", range ? Json(range->most) : Json()},
+                {"mean", range ? Json(range->mean) : Json()},
                 {"nans", summary.nans},
+                {"infinities", summary.infinities},
                 {"digest", summary.digest},
                 {"file", destination.nowhere() ? Json() : Json(destination.file_of(name))}});
     outputs.push_back(std::move(row));

@@ -46,7 +46,6 @@ class Gatherer {
     std::optional<ir::Graph> bound = resolve_with(made_.dims, true);
     if (!bound) return {std::nullopt};
     made_.graph = std::move(*bound);
-    if (Status status = check_sizes(); !status) return status.error();
     if (Status status = check_params(); !status) return status.error();
     made_.data.seed = line_.seed;
     made_.data.threads = line_.jobs;
@@ -214,22 +213,6 @@ class Gatherer {
     }
   }
 
-  // Behind this, the number of elements and bytes of every buffer fits into 64 bits.
-  Status check_sizes() const {
-    constexpr int64_t most_rows = int64_t{1} << 31;  // a kernel's rows are 32-bit numbers
-    const auto size_of = [&](std::string_view name) -> std::optional<int64_t> {
-      const ir::Dimension* dim = find_dimension(made_.graph, std::string(name));
-      return dim && dim->kind == ir::DimKind::fixed ? dim->value : most_rows;
-    };
-    for (const ir::Buffer& buffer : ir::buffers(made_.graph)) {
-      IntExpr bytes = 8;
-      for (const IntExpr& extent : buffer.extents) bytes = bytes * extent;
-      if (!bytes.evaluate(size_of))
-        return user_error(fmt::format("'{}' would be larger than any memory; see its dimensions", buffer.name));
-    }
-    return {};
-  }
-
   Status check_params() const {
     for (const auto& [name, value] : line_.params) {
       std::vector<std::string> known;
@@ -238,6 +221,9 @@ class Gatherer {
         return user_error(fmt::format("--param: {} has no param '{}'{}", made_.graph.name, name,
                                       known.empty() ? "" : fmt::format("; it has {}", fmt::join(known, ", "))));
     }
+    for (const ir::Param& param : made_.graph.params)
+      if (!param.default_value && !line_.params.contains(param.name))
+        return user_error(fmt::format("param '{0}' is not given, and has no default: --param {0}=…", param.name));
     return {};
   }
 

@@ -1,5 +1,6 @@
 #include "tools/report.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <fmt/format.h>
@@ -45,16 +46,24 @@ void say(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stder
 constexpr size_t most_printed = 100;
 
 std::string diagnostics_text(const Diagnostics& diagnostics) {
-  if (diagnostics.all().size() <= most_printed) return diagnostics.print();
   Diagnostics first;
-  for (size_t i = 0; i < most_printed; ++i) {
+  std::string without_place;  // about the command line, so it looks like the other errors of that
+  for (size_t i = 0; i < std::min(most_printed, diagnostics.all().size()); ++i) {
     const Diagnostic& diagnostic = diagnostics.all()[i];
-    if (diagnostic.severity == Severity::error)
+    const bool is_error = diagnostic.severity == Severity::error;
+    if (!diagnostic.where.file) {
+      without_place += fmt::format("epifuse: {}: {}\n", is_error ? "error" : "warning", diagnostic.message);
+      if (!diagnostic.hint.empty()) without_place += fmt::format("    hint: {}\n", diagnostic.hint);
+    } else if (is_error) {
       first.error(diagnostic.where, diagnostic.message, diagnostic.hint);
-    else
+    } else {
       first.warning(diagnostic.where, diagnostic.message, diagnostic.hint);
+    }
   }
-  return fmt::format("{}and {} more\n", first.print(), diagnostics.all().size() - most_printed);
+  std::string text = first.print() + without_place;
+  if (diagnostics.all().size() > most_printed)
+    text += fmt::format("and {} more\n", diagnostics.all().size() - most_printed);
+  return text;
 }
 
 std::string json_text(const Report& report, std::string_view command) {

@@ -12,7 +12,7 @@ namespace epifuse::tools {
 namespace {
 
 struct Part {
-  int64_t nans = 0;
+  int64_t nans = 0, infinities = 0;
   double least = std::numeric_limits<double>::infinity(), most = -std::numeric_limits<double>::infinity(), sum = 0;
 };
 
@@ -25,6 +25,7 @@ Part summarize_part(const interpreter::HostTensor& tensor, int64_t first, int64_
       ++part.nans;
       continue;
     }
+    part.infinities += std::isinf(value);
     part.least = std::min(part.least, value);
     part.most = std::max(part.most, value);
     part.sum += value;
@@ -46,16 +47,15 @@ Summary summarize(const interpreter::HostTensor& tensor, int threads) {
   Part all;
   for (const Part& part : parts) {  // in order, so that the mean does not depend on the threads
     all.nans += part.nans;
+    all.infinities += part.infinities;
     all.least = std::min(all.least, part.least);
     all.most = std::max(all.most, part.most);
     all.sum += part.sum;
   }
   summary.nans = all.nans;
-  if (const int64_t numbers = summary.elements - all.nans; numbers > 0) {
-    summary.least = all.least;
-    summary.most = all.most;
-    summary.mean = all.sum / static_cast<double>(numbers);
-  }
+  summary.infinities = all.infinities;
+  if (const int64_t numbers = summary.elements - all.nans; numbers > 0)
+    summary.range = Summary::Range{all.least, all.most, all.sum / static_cast<double>(numbers)};
   summary.digest = digest({reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()}).hex();
   return summary;
 }

@@ -95,8 +95,6 @@ class Writer {
       tensor.strided = is_strided(buffer.name);
       tensor.alignment = alignment_of(buffer);
       if (buffer.role == TensorRole::group_sizes) tensor.group_align = plan_.places[0].alignment;
-      if (buffer.role == TensorRole::group_sizes)
-        tensor.group_align = graph_.dims[static_cast<size_t>(gemm_.rows.dim)].align;
       recipe_.tensors.push_back(std::move(tensor));
     }
   }

@@ -132,14 +132,14 @@ bool place_buffers(KernelPlan& plan, int most_stages) {
   schedule.stages = stages;
   plan.shared.clear();
   int at = 0;
-  auto put = [&](std::string name, int bytes) {
+  auto put = [&](std::string name, int bytes, bool swizzled = false) {
     if (bytes == 0) return;
-    plan.shared.push_back({std::move(name), at, bytes});
+    plan.shared.push_back({std::move(name), at, bytes, swizzled});
     at += bytes;
   };
-  put("operand stages", stages * stage);
-  put("tile inputs of consumer 0", slots);
-  put("tile inputs of consumer 1", slots);
+  put("operand stages", stages * stage, true);
+  put("tile inputs of consumer 0", slots, true);
+  put("tile inputs of consumer 1", slots, true);
   put("epilogue of consumer 0", plan.scratch_bytes);
   put("epilogue of consumer 1", plan.scratch_bytes);
   put("operand barriers", stages * barrier_bytes_per_stage);

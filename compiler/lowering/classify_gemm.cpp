@@ -72,6 +72,8 @@ class Classifier {
 
   void take_operands() {
     const ir::Node& node = graph_.nodes[static_cast<size_t>(gemm_.node)];
+    // First: what else is unusual about the operands of such a product follows from it.
+    if (refuse_launch_depth(node)) return;
     ir::InputId operands[2];
     for (int side = 0; side < 2; ++side) {
       const ir::Node& operand = graph_.nodes[static_cast<size_t>(node.args[static_cast<size_t>(side)])];
@@ -92,13 +94,27 @@ class Classifier {
     }
     if (failed_) return;
     if (input(operands[0]).tensor.type.format != input(operands[1]).tensor.type.format)
-      mistake(node.where, "the operands of gemm have different types", "give both the same type");
+      refuse(node.where,
+             fmt::format("a gemm of {} and {} operands", ir::print_type(input(operands[0]).tensor.type),
+                         ir::print_type(input(operands[1]).tensor.type)),
+             "give both the same type");
     // Rows come from the operand with the grouped or dynamic dimension; of two fixed ones, from the first.
     const bool second_has_rows = !has_launch_rows(operands[0]) && has_launch_rows(operands[1]);
     gemm_.a = operands[second_has_rows];
     gemm_.b = operands[!second_has_rows];
     gemm_.operand = input(gemm_.a).tensor.type.storage();
     gemm_.depth = node.along;
+  }
+
+  bool refuse_launch_depth(const ir::Node& node) {
+    if (node.along.dim < 0) return false;
+    const DimKind kind = dim(node.along.dim).kind;
+    if (kind == DimKind::fixed) return false;
+    const std::string along = graph_.extent_text(node.along);
+    refuse(node.where, kind == DimKind::dynamic
+                           ? fmt::format("contracting {}, whose size is known at launch only,", along)
+                           : fmt::format("a weight gradient (a gemm that contracts the grouped dimension {})", along));
+    return true;
   }
 
   const ir::Input& input(ir::InputId id) const { return graph_.inputs[static_cast<size_t>(id)]; }
@@ -121,12 +137,6 @@ class Classifier {
     const bool grouped = gemm_.rows.dim >= 0 && dim(gemm_.rows.dim).kind == DimKind::grouped;
     if (gemm_.rows.dim >= 0 && dim(gemm_.rows.dim).kind == DimKind::aligned) {
       refuse(a.where, "a gemm operand whose rows lie over an aligned dimension");
-      return;
-    }
-    const bool contracts_groups = gemm_.depth.dim >= 0 && dim(gemm_.depth.dim).kind != DimKind::fixed;
-    if (contracts_groups) {
-      refuse(graph_.nodes[static_cast<size_t>(gemm_.node)].where,
-             fmt::format("contracting {}, whose size is known at launch only,", graph_.extent_text(gemm_.depth)));
       return;
     }
     if (grouped) {

@@ -110,6 +110,7 @@ struct SharedBuffer {
   std::string name;
   int offset = 0;
   int bytes = 0;
+  bool swizzled = false;  // the copy engine writes it in its 1024-byte pattern
 };
 
 struct KernelPlan {

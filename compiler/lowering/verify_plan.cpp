@@ -17,6 +17,8 @@ void verify_shared(const KernelPlan& plan, std::vector<std::string>& faults) {
     if (buffer.offset < end)
       faults.push_back(fmt::format("shared buffer '{}' overlaps the one before it", buffer.name));
     end = buffer.offset + buffer.bytes;
+    if (buffer.swizzled && buffer.offset % 1024 != 0)
+      faults.push_back(fmt::format("shared buffer '{}' is not aligned to the swizzle's 1024 bytes", buffer.name));
   }
   if (end > plan.shared_bytes || plan.shared_bytes > plan.target.shared_bytes_per_block)
     faults.push_back(fmt::format("shared memory: {} bytes used, {} planned, {} there", end, plan.shared_bytes,

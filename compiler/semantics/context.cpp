@@ -89,7 +89,14 @@ void KernelContext::report_unknown_name(const ast::Name& name) const {
   for (const auto& [known, symbol] : symbols_)
     if (symbol.meaning != Meaning::dimension) names.push_back(known);
   for (const auto& [known, constant] : definitions.constants) names.push_back(known);
-  say(fmt::format("'{}' is not defined", name.text), did_you_mean(name.text, names));
+  // Constants of libraries may be what was meant, but are too many to list.
+  std::string otherwise;
+  for (const auto& [known, symbol] : symbols_)
+    if (symbol.meaning != Meaning::dimension && symbol.meaning != Meaning::unknown)
+      otherwise += (otherwise.empty() ? "what can be read here: " : ", ") + known;
+  constexpr size_t longest_list = 80;
+  if (otherwise.size() > longest_list) otherwise.clear();
+  say(fmt::format("'{}' is not defined", name.text), did_you_mean(name.text, names, otherwise));
 }
 
 ir::NodeId KernelContext::add(ir::Node node) {

@@ -145,7 +145,9 @@ void report_unknown_dimension(KernelContext& context, const ast::Name& name) {
       name.where, fmt::format("'{}' is not a dimension", name.text),
       symbol != nullptr
           ? "a size is a dimension, perhaps times or divided by a number"
-          : did_you_mean(name.text, names, fmt::format("define it: dim {} or dyn {}", name.text, name.text)));
+          : did_you_mean(
+                name.text, names,
+                fmt::format("define it: dim {0} or dyn {0}, or for rows in groups: group {0} by E", name.text)));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <set>
 
 #include "compiler/semantics/shapes.h"
 #include "compiler/semantics/tensors.h"
@@ -95,12 +97,48 @@ class StoreResolver {
     if (graph_.same_names(value, tensor.shape)) return;
     const bool lacks_names = std::any_of(value.begin(), value.end(),
                                          [&](const Extent& extent) { return !graph_.has_name(tensor.shape, extent); });
+    const std::string brought = brought_by_operands(tensor.shape);
     error(out_.tensor.where,
           fmt::format("the output is {}, and the value stored is {}", graph_.shape_text(tensor.shape),
                       graph_.shape_text(value)),
-          lacks_names
+          !brought.empty() ? brought
+          : lacks_names
               ? fmt::format("an output lists the value's dimensions, or reduces: = sum({})", stored.where.text())
               : "an output lists the value's dimensions and no others");
+  }
+
+  // "'b' brings I/2": the operands, of those that are combined by name, whose dimensions the output does not have.
+  // Empty when all of them do so: then it is the output that is short.
+  std::string brought_by_operands(const Shape& kept) const {
+    std::vector<NodeId> walk = {output_.value};
+    std::set<NodeId> seen;
+    std::vector<std::string> brings;
+    size_t operands = 0;
+    while (!walk.empty()) {
+      const NodeId id = walk.back();
+      walk.pop_back();
+      const Node& node = context_.node(id);
+      if (node.shape.empty() || !seen.insert(id).second) continue;
+      if (ir::op_info(node.op).kind == ir::OpKind::map) {
+        walk.insert(walk.end(), node.args.rbegin(), node.args.rend());
+        continue;
+      }
+      ++operands;
+      std::string names;
+      for (const Extent& extent : node.shape)
+        if (!stands_for(kept, extent)) names += (names.empty() ? "" : ", ") + graph_.extent_text(extent);
+      if (!names.empty()) brings.push_back(fmt::format("'{}' brings {}", node.where.text(), names));
+    }
+    if (brings.size() == operands) return "";
+    return fmt::format("{}", fmt::join(brings, "; "));
+  }
+
+  // Whether a value over the extent can lie over the shape: by name, or as the E of an M.
+  bool stands_for(const Shape& shape, const Extent& extent) const {
+    return graph_.has_name(shape, extent) || std::any_of(shape.begin(), shape.end(), [&](const Extent& kept) {
+             const ir::DimId grouped = grouped_dim(graph_, kept);
+             return grouped >= 0 && extent == Extent{1, graph_.dims[grouped].cut_by, 1};
+           });
   }
 
   void keeps_some(const Shape& value, const ir::Tensor& tensor) {

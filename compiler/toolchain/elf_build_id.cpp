@@ -5,6 +5,7 @@
 #include <cstring>
 #include <elf.h>
 #include <fmt/format.h>
+#include <limits>
 #include <string_view>
 
 #include "base/digest.h"
@@ -21,6 +22,15 @@ bool copy_out(std::string_view bytes, uint64_t offset, T& into) {
   if (offset > bytes.size() || bytes.size() - offset < sizeof(T)) return false;
   std::memcpy(&into, bytes.data() + offset, sizeof(T));
   return true;
+}
+
+// Where a part of the file ends; a sum that overflows is beyond the end of every file.
+uint64_t end_of(uint64_t offset, uint64_t size) {
+  return size <= std::numeric_limits<uint64_t>::max() - offset ? offset + size : std::numeric_limits<uint64_t>::max();
+}
+
+Error too_short(const std::string& path) {
+  return environment_error(fmt::format("{} is damaged: it is shorter than its own headers say", path));
 }
 
 uint64_t rounded_up(uint64_t value) { return (value + 3) / 4 * 4; }
@@ -66,13 +76,22 @@ Result<ElfIdentity> read_elf_identity(FileSystem& disk, const std::string& path)
   const uint64_t count = std::min<uint64_t>(header.e_phnum, most_segments);
   const Result<std::string> table = disk.read_part(path, header.e_phoff, count * sizeof(Elf64_Phdr));
   if (!table) return table.error();
-  for (uint64_t i = 0; i < count && identity.build_id.empty(); ++i) {
+  uint64_t end = header.e_shoff == 0 ? 0 : end_of(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize);
+  for (uint64_t i = 0; i < count; ++i) {
     Elf64_Phdr segment;
-    if (!copy_out(*table, i * sizeof(segment), segment)) break;
-    if (segment.p_type != PT_NOTE || segment.p_filesz > most_note_bytes) continue;
+    if (!copy_out(*table, i * sizeof(segment), segment)) return too_short(path);
+    if (segment.p_type == PT_NULL) continue;  // the rest of it has no meaning
+    end = std::max(end, end_of(segment.p_offset, segment.p_filesz));
+    if (!identity.build_id.empty() || segment.p_type != PT_NOTE || segment.p_filesz > most_note_bytes) continue;
     const Result<std::string> notes = disk.read_part(path, segment.p_offset, segment.p_filesz);
     if (!notes) return notes.error();
     identity.build_id = find_build_id(*notes);
+  }
+  if (end > 0) {
+    // By its last byte and not by its status, which would be that of a link.
+    const Result<std::string> last = disk.read_part(path, end - 1, 1);
+    if (!last) return last.error();
+    if (last->empty()) return too_short(path);
   }
   return identity;
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
@@ -15,6 +16,36 @@
 
 using namespace epifuse;
 using epifuse::test::ScratchDirectory;
+
+TEST_CASE("the names of temporaries are told from others") {
+  for (const char* name : {"entry.tmp-1-0", "a.tmp-x.tmp-4711-12"}) CHECK(is_temporary_name(name));
+  for (const char* name : {"", "entry", ".tmp-1-0", "entry.tmp-", "entry.tmp-1", "entry.tmp--0", "entry.tmp-1-",
+                           "entry.tmp-1-0.bad", "entry.tmp-1-0x"}) {
+    CHECK(!is_temporary_name(name));
+  }
+}
+
+TEST_CASE("a temporary that a killed process leaves has such a name") {
+  const ScratchDirectory scratch;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit limit{1024, 1024};  // the first write beyond it kills the writer
+    const rlimit no_core{0, 0};
+    ::signal(SIGXFSZ, SIG_DFL);
+    ::setrlimit(RLIMIT_CORE, &no_core);
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    (void)real_file_system().write_atomically(scratch / "entry", std::string(4096, 'x'));
+    ::_exit(0);
+  }
+  int outcome = 0;
+  REQUIRE(::waitpid(child, &outcome, 0) == child);
+  REQUIRE(WIFSIGNALED(outcome));
+  const Result<std::vector<std::string>> names = real_file_system().list(scratch.path());
+  REQUIRE(names);
+  REQUIRE(names->size() == 1);
+  CHECK(names->front().starts_with("entry.tmp-"));
+  CHECK(is_temporary_name(names->front()));
+}
 
 TEST_CASE("a file is written, read, listed, renamed and removed") {
   const ScratchDirectory scratch;

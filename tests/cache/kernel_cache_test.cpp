@@ -2,6 +2,7 @@
 #include "cache/kernel_cache.h"
 
 #include <atomic>
+#include <ctime>
 #include <thread>
 
 #include "base/ensure.h"
@@ -362,6 +363,43 @@ TEST_CASE("without a toolchain, an artifact of any toolchain is found") {
   REQUIRE(found);
   CHECK(found->toolchain == "toolchain");
   CHECK(!cache.find_any_toolchain(ArtifactKey("another", "")));
+}
+
+TEST_CASE("the first publication removes what killed processes left, and nothing that is younger than an hour") {
+  MemoryFileSystem memory;
+  FaultyFileSystem disk(memory);
+  RecordingLog log;
+  Maker maker;
+  const std::string entry = "/c/" + ArtifactKey("other", "t").name();
+  const int64_t now = std::time(nullptr);
+  const auto plant = [&](const std::string& path, int64_t age) {
+    memory.put(path, "half an entry");
+    memory.node(path).status.modified = now - age;
+  };
+  plant(entry + ".tmp-17-0", 3700);
+  plant(entry + ".tmp-17-1", 100 * 24 * 3600);
+  plant(entry + ".tmp-18-0", 3500);  // perhaps being written
+  plant(entry, 7200);
+  plant(entry + ".bad", 7200);
+  plant("/c/notes.tmp-17-0", 7200);  // somebody else's
+
+  KernelCache cache(disk, options_for(log));
+  CHECK(!cache.find(key));
+  CHECK(memory.exists(entry + ".tmp-17-0"));  // looking removes nothing
+  REQUIRE(cache.find_or_make(key, maker.function()));
+  CHECK(!memory.exists(entry + ".tmp-17-0"));
+  CHECK(!memory.exists(entry + ".tmp-17-1"));
+  for (const std::string& kept : {entry + ".tmp-18-0", entry, entry + ".bad", std::string("/c/notes.tmp-17-0")}) {
+    CHECK(memory.exists(kept));
+  }
+  CHECK(cache.find(key));
+  CHECK(log.warnings().empty());
+
+  plant(entry + ".tmp-17-0", 7200);
+  const int lists = disk.counts.lists;
+  REQUIRE(cache.find_or_make(ArtifactKey("second", "t"), maker.function()));
+  CHECK(disk.counts.lists == lists);  // once per cache
+  CHECK(memory.exists(entry + ".tmp-17-0"));
 }
 
 TEST_CASE("list shows good and damaged entries and nothing else") {

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import support
@@ -23,6 +24,16 @@ class CommandLineTest(support.CliTest):
         self.assertIn("--emit", self.run_epifuse("compile", "--help")[0])
         self.assertIn("Examples:", self.run_epifuse("run", "--help")[0])
         self.assertIn("list", self.run_epifuse("cache", "--help")[0])
+        for command in (["doctor"], ["cache"], ["cache", "list"], ["cache", "path"]):
+            examples = self.run_epifuse(*command, "--help")[0].split("Examples:\n")[1].splitlines()
+            self.assertTrue(all(line.startswith("  epifuse " + command[0]) for line in examples), examples)
+
+    def test_files_named_in_the_help_exist(self):
+        for command in ([], ["check"], ["compile"], ["run"], ["verify"]):
+            out = self.run_epifuse(*command, "--help")[0]
+            for name in re.findall(r"[\w/]+\.epi", out):
+                if name != "my.epi":
+                    self.assertTrue(os.path.exists(os.path.join(support.ROOT, name)), name)
 
     def test_version(self):
         lines = self.run_epifuse("--version")[0].splitlines()

@@ -1,7 +1,9 @@
 """compile: the stages, and kernels through NVRTC and the cache. NVRTC runs three times in all: it is the dear part."""
 
 import os
+import pty
 import shutil
+import subprocess
 
 import support
 
@@ -69,9 +71,23 @@ class StagesTest(support.CliTest):
             self.refuses(1, "compile", self.small(), "--emit=cuda", *options, says=says)
             document = self.json("compile", self.small(), "--emit=cuda", *options, code=1)
             self.assertEqual(document["error"]["kind"], "user")
+        self.refuses(1, "compile", self.small(), "--schedule", "x", says="epifuse: error: no plan 'x'")
         self.refuses(1, "compile", self.path("missing.epi"), says="there is no file")
         self.refuses(1, "compile", self.write("bad.epi", "kernel {"), "-o", "out.cubin", says="bad.epi:1:8")
         self.assertNotIn("out.cubin", self.files())
+
+
+class TerminalTest(support.CliTest):
+    def test_a_cubin_is_not_for_a_terminal(self):
+        ours, theirs = pty.openpty()
+        try:
+            done = subprocess.run([support.EPIFUSE, "compile", self.spec(), "--emit=cubin"], stdout=theirs,
+                                  stderr=subprocess.PIPE, env=self.environment, check=False)
+        finally:
+            os.close(theirs)
+            os.close(ours)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"-o FILE", done.stderr)
 
 
 class ToolchainTest(support.CliTest):

@@ -97,6 +97,11 @@ class RunTest(support.CliTest):
                                        "  out y : bf16[S, N] = x * 2\n}\n")
         self.assertEqual(self.buffer(self.run_cpu(spec, "--dims", "S=5,N=16"), "y")["shape"], [5, 16])
         self.refuses(1, "run", spec, "--device", "cpu", "--counts", "1", says="no groups")
+        npy_files.write(self.path("x.npy"), "<f4", (37, 8), [1.0] * 296)
+        self.run_cpu(spec, "x=x.npy", "--dims", "S=37")
+        self.refuses(1, "run", spec, "--device", "cpu", "x=x.npy", "--dims", "S=7", says=["'x'", "37", "'S'"])
+        both = self.write("both.epi", "kernel both {\n  dyn S, K\n  in x : bf16[S, K]\n  out y : f32[S, K] = x\n}\n")
+        self.assertEqual(self.buffer(self.run_cpu(both, "--dims", "S=5,K=24"), "y")["shape"], [5, 24])
 
     def test_no_gpu(self):
         if support.has_gpu():
@@ -177,8 +182,27 @@ class RunTest(support.CliTest):
 
     def test_params_without_a_default_must_be_given(self):
         spec = self.write("open.epi", support.SMALL.replace("limit = 7.0", "limit"))
-        self.refuses(1, "run", spec, "--device", "cpu", says="'limit'")
+        self.refuses(1, "run", spec, "--device", "cpu", says=["'limit'", "--param limit="])
         self.run_cpu(spec, "--param", "limit=3")
+
+    def test_summaries_of_what_is_not_finite(self):
+        spec = self.write("copy.epi", "kernel copy {\n  dim N = 8\n  dyn S\n  in x : f32[S, N]\n"
+                                      "  out y : f32[S, N] = x\n}\n")
+        inf, nan = float("inf"), float("nan")
+        cases = [
+            ([nan] * 8, ["-", "-", "-", "8", "0"], [None, None, None, 8, 0]),
+            ([], ["-", "-", "-", "0", "0"], [None, None, None, 0, 0]),
+            ([inf, -inf] + [1.0] * 6, ["-inf", "inf", "nan", "0", "2"], [None, None, None, 0, 2]),
+            ([inf, nan] + [1.0] * 6, ["1", "inf", "inf", "1", "1"], [1, None, None, 1, 1]),
+            ([2.0] * 8, ["2", "2", "2", "0", "0"], [2, 2, 2, 0, 0]),
+        ]
+        for values, text, fields in cases:
+            with self.subTest(values=values):
+                npy_files.write(self.path("x.npy"), "<f4", (len(values) // 8, 8), values)
+                row = self.buffer(self.run_cpu(spec, "x=x.npy"), "y")
+                self.assertEqual([row[key] for key in ("least", "most", "mean", "nans", "infinities")], fields)
+                line = self.run_epifuse("run", spec, "x=x.npy", "--device", "cpu")[0].splitlines()[-1]
+                self.assertEqual(line.split()[4:9], text)
 
     def test_sums_that_are_added_to(self):
         spec = self.write("add.epi", "kernel add {\n  dim N = 8\n  dyn S\n  in x : f32[S, N]\n"

@@ -160,3 +160,46 @@ TEST_CASE("what does not fit is refused by name") {
   options.given = {{"M.ends", interpreter::make_tensor(Storage::f32, {3})}};
   CHECK(contains(error_of(graph, options), "'M.ends'"));
 }
+
+TEST_CASE("several sizes of the launch in one tensor") {
+  const ir::Graph dense = graph_of("kernel k {\n  dyn S, K\n  in x : bf16[S, K]\n  out y : f32[S, K] = x * 2\n}\n");
+  InputOptions options;
+  CHECK(make(dense, options).at("x").extents == std::vector<int64_t>{1000, 1000});
+  options.sizes = {{"S", 5}, {"K", 24}};
+  CHECK(make(dense, options).at("x").extents == std::vector<int64_t>{5, 24});
+  const ir::Graph ragged = graph_of(
+      "kernel k {\n  dim E = 2\n  dyn K\n  group M by E\n  in x : bf16[M, K]\n  out y : f32[M, K] = x * 2\n}\n");
+  options.sizes = {{"K", 24}};
+  options.counts = {{3, 4}};
+  CHECK(make(ragged, options).at("x").extents == std::vector<int64_t>{7, 24});
+  options.sizes = {{"K", int64_t{1} << 61}};
+  CHECK(error_of(ragged, options).starts_with("'x' would be larger than any memory"));
+  options.slack_rows = int64_t{1} << 40;
+  options.sizes = {{"K", int64_t{1} << 30}};
+  CHECK(error_of(ragged, options).starts_with("'x' would be larger than any memory"));
+}
+
+TEST_CASE("a size that is asked for, and a given buffer that contradicts it") {
+  const ir::Graph graph =
+      graph_of("kernel k {\n  dim N = 8\n  dyn S\n  in x : f32[2*S, N]\n  out y : f32[2*S, N] += x\n}\n");
+  for (const char* name : {"x", "y"}) {
+    InputOptions options;
+    options.given[name] = interpreter::make_tensor(Storage::f32, {74, 8});
+    CHECK(make(graph, options).at("x").extents == std::vector<int64_t>{74, 8});
+    options.sizes = {{"S", 37}};
+    CHECK(make(graph, options).at("x").extents == std::vector<int64_t>{74, 8});
+    options.sizes = {{"S", 7}};
+    CHECK(error_of(graph, options) == std::string("'") + name + "': axis 0 (2*S) is 74, and 'S' is asked to be 7");
+  }
+}
+
+TEST_CASE("slots of more rows than a kernel takes") {
+  for (const char* slot : {"C", "4*C"}) {
+    const ir::Graph graph =
+        graph_of(std::string("kernel k {\n  dim E = 4, N = 8\n  dyn C\n  group M by E counts slot ") + slot +
+                 "\n  in x : f32[M, N]\n  out y : f32[M, N] = x * 2\n}\n");
+    InputOptions options;
+    options.sizes = {{"C", int64_t{1} << 62}};
+    CHECK(error_of(graph, options).starts_with(std::string("4 slots of ") + slot + " for 'M' are more rows"));
+  }
+}

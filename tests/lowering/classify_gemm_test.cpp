@@ -107,7 +107,16 @@ TEST_CASE("what is not lowered yet is refused by name, at its place") {
        "a gemm operand of type e4m3", "w"},
       {"kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in x : f16[M, K]\n in w : bf16[E, N, K]\n"
        " out y : bf16[M, N] = gemm(x, w)\n}",
-       "the operands of gemm have different types", "gemm("},
+       "a gemm of f16 and bf16 operands is not lowered yet", "gemm("},
+      {"kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in g : bf16[M, N]\n in x : f16[M, K]\n"
+       " out w : f32[E, N, K] = gemm(g, x)\n}",
+       "a weight gradient (a gemm that contracts the grouped dimension M) is not lowered yet", "gemm("},
+      {"kernel test {\n dim K = 64, N = 64\n dyn S\n in g : bf16[S, N]\n in x : bf16[S, K]\n"
+       " out w : f32[N, K] = gemm(g, x)\n}",
+       "contracting S, whose size is known at launch only, is not lowered yet", "gemm("},
+      {"kernel test {\n dim N = 64\n dyn S, K\n in x : bf16[S, K]\n in w : bf16[N, K]\n"
+       " out y : f32[S, N] = gemm(x, w)\n}",
+       "contracting K, whose size is known at launch only, is not lowered yet", "gemm("},
       {"kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in x : bf16[M, K]\n in w : bf16[E][N, K]\n"
        " out y : bf16[M, N] = gemm(x, w)\n}",
        "a weight of one buffer for each group", "w"},

@@ -293,3 +293,24 @@ TEST_CASE("functions that grow without bound are stopped") {
   diagnostics = check_text(text + "kernel k {\n in x : f32\n out y : f32 = g3000(x)\n}\n");
   CHECK(diagnostics.print().find("nested too deep") != std::string::npos);
 }
+
+TEST_CASE("hints name what was probably meant") {
+  const std::pair<std::string, std::string> cases[] = {
+      {"in y : f32[R]", "define it: dim R or dyn R, or for rows in groups: group R by E"},
+      {"in prob : f32[M]\n  y = prb", "did you mean 'prob'?"},
+      {"param alpha\n  y = h * alpa", "did you mean 'alpha'?"},
+      {"y = nothing_like_it", "what can be read here: h, w, x"},
+      // The operand whose dimension the output lacks; E goes with M.
+      {"in b : f32[E, I]\n  in c : f32[E]\n  out a : f32[M, N] = (h + b) * c", "'b' brings I"},
+      {"in b : f32[K]\n  in c : f32[2*I]\n  out a : f32[M, N] = h + b + c", "'b' brings K; 'c' brings 2*I"},
+      // Of one operand alone, or of all, it is the output that is short.
+      {"out a : f32[M] = h * 2", "= sum(h * 2)"},
+      {"in b : f32[M, N]\n  out a : f32[M] = h + b", "= sum(h + b)"},
+  };
+  for (const auto& [lines, hint] : cases) {
+    const Diagnostics diagnostics = check_text(head + "  " + lines + tail);
+    INFO(lines << "\n" << diagnostics.print());
+    REQUIRE(diagnostics.all().size() == 1);
+    CHECK(diagnostics.all()[0].hint.find(hint) != std::string::npos);
+  }
+}

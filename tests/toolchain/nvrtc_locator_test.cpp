@@ -146,6 +146,28 @@ TEST_CASE("an old toolkit in an early place does not hide a good one in a later"
   CHECK(search.rejected.at(0).reason == "version 12.4 is older than 12.8");
 }
 
+TEST_CASE("a cut library or cut builtins in an early place are left for a later one, unless they are named") {
+  for (const std::string name : {"libnvrtc.so.13", "libnvrtc-builtins.so.13.0"}) {
+    MemoryFileSystem disk;
+    Settings settings;
+    settings.cuda_home = "/opt/cuda";
+    install(disk, "/opt/cuda/lib64", "13.0");
+    install(disk, "/usr/local/cuda/lib64", "13.0");
+    std::string& bytes = disk.node("/opt/cuda/lib64/" + name).bytes;
+    bytes.resize(bytes.size() - 1);
+    const std::string reason = "/opt/cuda/lib64/" + name + " is damaged: it is shorter than its own headers say";
+    const NvrtcSearch search = locate(disk, settings);
+    CHECK(found_in(search) == "/usr/local/cuda*: /usr/local/cuda/lib64/libnvrtc.so.13");
+    CHECK(search.rejected.at(0).reason == reason);
+
+    settings.nvrtc = "/opt/cuda/lib64";
+    const Result<NvrtcLocation> named = locate(disk, settings).result();
+    REQUIRE(!named);
+    CHECK(named.error().kind == ErrorKind::environment);
+    CHECK(named.error().message.find(reason) != std::string::npos);
+  }
+}
+
 TEST_CASE("nothing anywhere names the places and what to do") {
   MemoryFileSystem disk;
   const Result<NvrtcLocation> result = locate(disk).result();

@@ -38,6 +38,13 @@ TEST_CASE("an option that the library does not know is named, with path and vers
   CHECK(has(message, "13.0"));
 }
 
+TEST_CASE("a library that refuses the text without a word is broken, not the text") {
+  const std::string message = failure("silent");
+  CHECK(has(message, STUBS "/silent/libnvrtc.so.13"));
+  CHECK(has(message, "without a log"));
+  CHECK(has(message, STUBS "/silent/libnvrtc-builtins.so.13.0"));
+}
+
 TEST_CASE("a library without one of the entries is refused with the entry's name") {
   CHECK(has(failure("incomplete"), "nvrtcGetCUBIN"));
 }
