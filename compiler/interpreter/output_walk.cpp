@@ -11,14 +11,19 @@ using ir::Extent;
 
 bool is_plain_name(const Extent& name) { return name.dim >= 0 && name.times == 1 && name.over == 1; }
 
-// Whether the value is a sum over rows of groups: a gemm that contracts them.
+// Whether the value has a sum over rows of groups in it: a gemm that contracts them. Arguments come before their users, so
+// one sweep backwards meets every node once, however often it is used.
 bool contracts_groups(const ir::Graph& graph, ir::NodeId id) {
-  const ir::Node& node = graph.nodes[id];
-  if (node.op == ir::Op::gemm) {
+  std::vector<bool> needed(graph.nodes.size());
+  needed[id] = true;
+  for (size_t at = static_cast<size_t>(id) + 1; at-- > 0;) {
+    if (!needed[at]) continue;
+    const ir::Node& node = graph.nodes[at];
     const Extent name = graph.base_name(node.along);
-    return name.dim >= 0 && graph.dims[name.dim].kind == ir::DimKind::grouped;
+    if (node.op == ir::Op::gemm && name.dim >= 0 && graph.dims[name.dim].kind == ir::DimKind::grouped) return true;
+    for (const ir::NodeId argument : node.args) needed[argument] = true;
   }
-  return std::any_of(node.args.begin(), node.args.end(), [&](ir::NodeId arg) { return contracts_groups(graph, arg); });
+  return false;
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

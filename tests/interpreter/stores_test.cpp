@@ -284,5 +284,16 @@ TEST_CASE("aligned groups and slots say where rows start") {
   }
 }
 
+TEST_CASE("a value used twice at each of many steps takes no longer than its steps") {
+  GraphBuilder g;
+  g.dim("N", 4);
+  auto value = g.in("x", "f32", "N");
+  for (int i = 0; i < 200; ++i) value = (value + value) * g.number(0.5);  // 2^200 ways lead from the end to the input
+  g.out("y", "f32", "N", value);
+  Buffers buffers;
+  buffers["x"] = tensor_of(Storage::f32, {4}, {1, -2, 0.5, 3});
+  CHECK(values_of(run_poisoned(g.graph, buffers, 0xFF).at("y")) == std::vector<double>{1, -2, 0.5, 3});
+}
+
 }  // namespace
 }  // namespace epifuse::interpreter
