@@ -135,6 +135,7 @@ Report compile(const CommandLine& line, Surroundings& world) {
     const Result<std::string> checked = output_file(world.disk, line.output);
     if (!checked) return failure(checked.error());
     file = *checked;
+    if (Status other = check_not_replaced(file, line.specs.front()); !other) return failure(other.error());
   }
   Diagnostics diagnostics;
   const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);

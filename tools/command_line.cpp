@@ -101,6 +101,18 @@ void add_data_options(CLI::App& app, Written& written) {
   app.add_option("--jobs", written.jobs, "threads of the interpreter")->type_name("N");
 }
 
+// CLI11 lets an option take whatever stands behind it.
+std::string refuse_value(const std::string& value) {
+  if (value.empty()) return "the value is empty";
+  if (value.starts_with("--")) return fmt::format("'{}' is an option and no value", value);
+  return "";
+}
+
+void check_values(CLI::App& command) {
+  for (CLI::Option* option : command.get_options())
+    if (!option->get_positional() && option->get_items_expected_max() > 0) option->check(refuse_value);
+}
+
 struct Parser {
   CLI::App app{"Epifuse compiles specs of fused MoE and MLP kernels into CUDA kernels.", "epifuse"};
   Written written;
@@ -144,7 +156,10 @@ struct Parser {
     cache.require_subcommand(1);
     CLI::App& list = *cache.add_subcommand("list", "the entries");
     CLI::App& path = *cache.add_subcommand("path", "the directory");
-    for (CLI::App* command : {&check, &compile, &run, &verify, &doctor, &list, &path}) add_json(*command, written);
+    for (CLI::App* command : {&check, &compile, &run, &verify, &doctor, &list, &path}) {
+      add_json(*command, written);
+      check_values(*command);
+    }
   }
 
   // "cache list": the names of the commands that were recognised.
@@ -193,8 +208,6 @@ Result<CommandLine> understand(const Written& written) {
   line.schedule = written.schedule;
   line.output = written.output.value_or("");
   line.inputs = written.inputs_from.value_or("");
-  if (written.output && line.output.empty()) return user_error("-o: the path is empty");
-  if (written.inputs_from && line.inputs.empty()) return user_error("--inputs: the path is empty");
   line.json = written.json;
   for (const std::string& text : written.dims)
     if (Status status = parse_dims(text, line.dims); !status) return in_option("--dims", status.error());
@@ -260,6 +273,16 @@ std::string unknown_command(int argc, const char* const* argv) {
                                   : fmt::format("; did you mean '{}{}'?", before, near));
 }
 
+// "--kernel" of "--kernel=", for which CLI11 takes the next argument as the value; empty when there is none.
+std::string option_without_value(int argc, const char* const* argv) {
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    const std::string_view word = argv[i];
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      return std::string(word.substr(0, word.size() - 1));
+  }
+  return "";
+}
+
 }  // namespace
 
 std::variant<CommandLine, ShowText, UsageError> parse_command_line(int argc, const char* const* argv) {
@@ -268,15 +291,21 @@ std::variant<CommandLine, ShowText, UsageError> parse_command_line(int argc, con
       std::any_of(argv + 1, argv + argc, [](const char* text) { return std::string_view(text) == "--json"; });
   if (std::string message = unknown_command(argc, argv); !message.empty())
     return UsageError{"", std::move(message), json};
+  const std::string valueless = option_without_value(argc, argv);
+  const auto no_value = [&](const Parser& parser) {
+    return UsageError{parser.command(), fmt::format("{}: there is nothing behind '='", valueless), json};
+  };
   Parser parser;
   try {
     parser.app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     return ShowText{parser.app.help()};  // of the command that was named
   } catch (const CLI::ParseError& error) {
+    if (!valueless.empty()) return no_value(parser);
     if (parser.version) return ShowText{"", true};
     return UsageError{parser.command(), error.what(), json};
   }
+  if (!valueless.empty()) return no_value(parser);
   if (parser.version) return ShowText{"", true};
   Result<CommandLine> line = understand(parser.written);
   if (!line) return UsageError{parser.command(), line.error().message, json};

@@ -1,10 +1,12 @@
 // run: one kernel on given and made inputs, on the GPU or on the interpreter; its outputs as files and as a table.
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 
 #include "base/npy.h"
 #include "compiler/interpreter/interpreter.h"
@@ -50,6 +52,17 @@ class Destination {
     return archive_ ? path_ : fmt::format("{}/{}.npy", path_, buffer);
   }
 
+  // Whether every output of the kernel can get its file, as far as that shows before the directory is made.
+  Status check(FileSystem& disk, const ir::Graph& graph) const {
+    std::error_code failed;
+    if (nowhere() || archive_ || !std::filesystem::is_directory(path_, failed)) return {};
+    for (const ir::Buffer& buffer : ir::buffers(graph)) {
+      if (buffer.role != TensorRole::output) continue;
+      if (const Result<std::string> file = output_file(disk, file_of(buffer.name)); !file) return file.error();
+    }
+    return {};
+  }
+
   Status write(FileSystem& disk, const Buffers& outputs) const {
     if (nowhere()) return {};
     NpzArrays arrays;
@@ -62,8 +75,11 @@ class Destination {
       return bytes ? write_output(disk, path_, *bytes) : Status(bytes.error());
     }
     if (Status made = make_output_directory(disk, path_); !made) return made;
-    for (const auto& [name, array] : arrays)
-      if (Status written = write_output(disk, file_of(name), write_npy(array)); !written) return written;
+    for (const auto& [name, array] : arrays) {
+      const Result<std::string> file = output_file(disk, file_of(name));
+      if (!file) return file.error();
+      if (Status written = write_output(disk, *file, write_npy(array)); !written) return written;
+    }
     return {};
   }
 
@@ -117,6 +133,19 @@ Result<std::optional<Ran>> run_on_device(const Gpu& gpu, const Program& program,
   ran.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ran.outputs = *std::move(outputs);
   return {std::move(ran)};
+}
+
+// The interpreter has no schedules, but a command means the same with and without a GPU: one that asks for a plan that
+// there is not is refused on both.
+bool schedule_exists(const Program& program, const KernelInputs& inputs, const CommandLine& line,
+                     Diagnostics& diagnostics) {
+  if (line.schedule.empty()) return true;
+  CompilerOptions options = compiler_options(line);
+  options.dims = inputs.dims;
+  Diagnostics refusals;
+  if (plan_kernel(program, line.kernel, options, refusals)) return true;
+  diagnostics = std::move(refusals);
+  return false;
 }
 
 // A NaN without its sign, which says nothing.
@@ -192,6 +221,7 @@ Report run(const CommandLine& line, Surroundings& world) {
   const Result<std::optional<KernelInputs>> inputs = gather_inputs(*program, line, world, diagnostics);
   if (!inputs) return failure(inputs.error());
   if (!*inputs) return failure(std::move(diagnostics));
+  if (Status writable = destination->check(world.disk, (*inputs)->graph); !writable) return failure(writable.error());
   const Result<std::optional<Gpu>> gpu = choose_device(line.device);
   if (!gpu) return failure(gpu.error());
 
@@ -202,6 +232,7 @@ Report run(const CommandLine& line, Surroundings& world) {
     if (!*done) return failure(std::move(diagnostics));
     ran = *std::move(done);
   } else {
+    if (!schedule_exists(*program, **inputs, line, diagnostics)) return failure(std::move(diagnostics));
     Result<Ran> done = run_on_interpreter(**inputs, line);
     if (!done) return failure(done.error());
     ran = *std::move(done);

@@ -10,6 +10,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int most_links = 40;  // as many as Linux follows
+
+// What the links of the last part of a path lead to, which need not exist: weakly_canonical stops at such a link.
+Result<std::string> behind_links(FileSystem& disk, const std::string& path) {
+  fs::path real = path;
+  for (int links = 0; disk.status(real.string()).is_symlink; ++links) {
+    std::error_code failed;
+    const fs::path target = fs::read_symlink(real, failed);
+    if (failed) return user_error(fmt::format("cannot write '{}': {}", path, failed.message()));
+    if (links == most_links) return user_error(fmt::format("cannot write '{}': too many symbolic links", path));
+    real = real.parent_path() / target;
+  }
+  return real.string();
+}
+
 // The process's mask can only be read by setting it. Nothing else creates files when outputs are written.
 mode_t file_mask() {
   const mode_t mask = ::umask(022);
@@ -20,14 +35,10 @@ mode_t file_mask() {
 }  // namespace
 
 Result<std::string> output_file(FileSystem& disk, const std::string& path) {
-  std::string real = path;
-  if (disk.status(path).is_symlink) {
-    // Writing replaces a name; through a link it is the link's target that the user means.
-    std::error_code failed;
-    const fs::path target = fs::weakly_canonical(path, failed);
-    if (failed) return user_error(fmt::format("cannot write '{}': {}", path, failed.message()));
-    real = target.string();
-  }
+  // Writing replaces a name; through a link it is the link's target that the user means.
+  const Result<std::string> target = behind_links(disk, path);
+  if (!target) return target.error();
+  const std::string& real = *target;
   if (real.back() == '/') return user_error(fmt::format("cannot write '{}': it names a directory", path));
   std::error_code failed;
   const fs::file_status status = fs::status(real, failed);
@@ -38,6 +49,13 @@ Result<std::string> output_file(FileSystem& disk, const std::string& path) {
   if (!folder.empty() && !fs::is_directory(folder, failed))
     return user_error(fmt::format("cannot write '{}': there is no directory '{}'", path, folder.string()));
   return real;
+}
+
+Status check_not_replaced(const std::string& file, const std::string& spec) {
+  std::error_code failed;  // one of them is missing: they are not the same
+  if (fs::equivalent(file, spec, failed) && !failed)
+    return user_error(fmt::format("cannot write '{}': it is the spec that is read", file));
+  return {};
 }
 
 Status check_output_directory(const std::string& path) {

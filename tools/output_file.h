@@ -11,8 +11,11 @@
 namespace epifuse::tools {
 
 // The file that `path` names, through a symbolic link. Errors (user): a directory or a device is in its place, or its
-// folder does not exist.
+// folder does not exist. The link's target need not exist.
 Result<std::string> output_file(FileSystem& disk, const std::string& path);
+
+// An error (user) when `file`, which is from output_file, is the spec itself, by whatever name.
+Status check_not_replaced(const std::string& file, const std::string& spec);
 
 // An error (user) when something else is in the directory's place.
 Status check_output_directory(const std::string& path);

@@ -59,7 +59,9 @@ class CacheTest(support.CliTest):
 
     def test_no_cache(self):
         self.refuses(3, "cache", "path", says="EPIFUSE_CACHE_DIR is off", EPIFUSE_CACHE_DIR="off")
+        self.assertNotIn("directory", self.json("cache", "path", code=3, EPIFUSE_CACHE_DIR="off"))
         self.assertIn("0 entries", self.run_epifuse("cache", "list", EPIFUSE_CACHE_DIR="off")[0])
+        self.assertEqual(self.json("cache", "list", EPIFUSE_CACHE_DIR="off")["directory"], "")
 
     def test_foreign_files_are_no_entries(self):
         os.mkdir(self.path("cache"), 0o700)

@@ -66,6 +66,54 @@ class OutputTest(support.CliTest):
         with open(self.path("real.ir"), encoding="utf-8") as file:
             self.assertIn("# resolved", file.read())
 
+    def test_a_link_to_nothing_is_written_through(self):
+        os.mkdir(self.path("far"))
+        os.symlink("far/middle.ir", self.path("link.ir"))
+        os.symlink("real.ir", self.path("far", "middle.ir"))
+        os.symlink("missing/k.ir", self.path("lost.ir"))
+        os.symlink("loop.ir", self.path("loop.ir"))
+        mask = os.umask(0o027)
+        try:
+            self.run_epifuse("compile", self.small(), "--emit=ir", "-o", "link.ir")
+        finally:
+            os.umask(mask)
+        self.assertTrue(os.path.islink(self.path("link.ir")) and os.path.islink(self.path("far", "middle.ir")))
+        self.assertEqual(stat.S_IMODE(os.lstat(self.path("far", "real.ir")).st_mode), 0o640)
+        self.refuses(1, "compile", self.small(), "--emit=ir", "-o", "lost.ir", says="there is no directory 'missing'")
+        self.refuses(1, "compile", self.small(), "--emit=ir", "-o", "loop.ir", says="too many symbolic links")
+
+    def test_links_in_a_directory_are_written_through(self):
+        os.mkdir(self.path("out"))
+        self.write("old.npy", "old")
+        os.chmod(self.path("old.npy"), 0o604)
+        os.symlink("../old.npy", self.path("out", "y.npy"))
+        os.symlink("../new.npy", self.path("out", "s.npy"))
+        run = ["run", self.small(), "--device", "cpu", "-o", "out"]
+        mask = os.umask(0o027)
+        try:
+            self.run_epifuse(*run)
+        finally:
+            os.umask(mask)
+        for link, file, mode in (("y.npy", "old.npy", 0o604), ("s.npy", "new.npy", 0o640)):
+            self.assertTrue(os.path.islink(self.path("out", link)))
+            self.assertEqual(stat.S_IMODE(os.lstat(self.path(file)).st_mode), mode)
+            npy_files.read(self.path(file))
+        os.remove(self.path("out", "y.npy"))
+        os.remove(self.path("new.npy"))
+        os.mkdir(self.path("out", "y.npy"))
+        self.refuses(1, *run, says="it is a directory")
+        self.assertNotIn("new.npy", self.files())
+
+    def test_a_spec_is_not_written_over(self):
+        spec = self.small()
+        os.symlink("small.epi", self.path("link.epi"))
+        os.link(spec, self.path("hard.epi"))
+        for name in ("small.epi", "./small.epi", "link.epi", "hard.epi"):
+            for source in (spec, "link.epi"):
+                self.refuses(1, "compile", source, "--emit=ast", "-o", name, says="it is the spec that is read")
+        with open(spec, encoding="utf-8") as file:
+            self.assertEqual(file.read(), support.SMALL)
+
     def test_odd_output_paths(self):
         for name in ("sp ace.ir", "日本.ir", "quote'.ir"):
             self.run_epifuse("compile", self.small(), "--emit=ir", "-o", name)

@@ -18,6 +18,14 @@ class RunTest(support.CliTest):
     def run_cpu(self, *arguments, **keywords):
         return self.json("run", *arguments, "--device", "cpu", **keywords)
 
+    def test_a_schedule_means_the_same_without_a_gpu(self):
+        plain = self.run_cpu(self.spec(), "--counts", "1,2", "--dims", "E=2,N=128,K=128")
+        options = [self.spec(), "--counts", "1,2", "--dims", "E=2,N=128,K=128", "--schedule"]
+        chosen = self.run_cpu(*options, "cooperative 128x256")
+        self.assertEqual(chosen["outputs"], plain["outputs"])
+        self.refuses(1, "run", *options, "pingpong 7x9", "--device", "cpu", says="no plan 'pingpong 7x9'")
+        self.assertEqual(self.run_cpu(*options, "pingpong 7x9", code=1)["error"]["kind"], "user")
+
     def inputs(self, folder="in", counts=(1, 2), n=8, k=8, dtype="<u2"):
         """Files for SMALL: column 0 of x is row + 1, of w the row's number, so that y[m, n] = (m + 1) * n."""
         groups, rows = len(counts), sum(counts)
