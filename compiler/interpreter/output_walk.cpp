@@ -11,8 +11,8 @@ using ir::Extent;
 
 bool is_plain_name(const Extent& name) { return name.dim >= 0 && name.times == 1 && name.over == 1; }
 
-// Whether the value has a sum over rows of groups in it: a gemm that contracts them. Arguments come before their users, so
-// one sweep backwards meets every node once, however often it is used.
+// Whether the value has a sum over rows of groups in it: a gemm that contracts them. Arguments come before their users,
+// so one sweep backwards meets every node once, however often it is used.
 bool contracts_groups(const ir::Graph& graph, ir::NodeId id) {
   std::vector<bool> needed(graph.nodes.size());
   needed[id] = true;

@@ -65,8 +65,8 @@ class Program {
 Error compile_error(const NvrtcApi& api, const NvrtcLocation& location, const CompileRequest& request,
                     nvrtcResult result, const std::string& log) {
   const std::string compiler = fmt::format("NVRTC {} ({})", location.version.text(), location.library);
-  // A text that it refuses has a log. Without one it is the compiler that does not work, whatever the result says.
-  if (log.find_first_not_of(" \t\r\n") == std::string::npos) {
+  // A text that it refuses has a log. Without one it is the compiler that does not work.
+  if (result == nvrtc_result::compilation && log.find_first_not_of(" \t\r\n") == std::string::npos) {
     return environment_error(fmt::format("{} failed on '{}' without a log ({}); is its libnvrtc-builtins damaged ({})?",
                                          compiler, request.program_name, api.nvrtcGetErrorString(result),
                                          location.builtins));
@@ -79,8 +79,8 @@ Error compile_error(const NvrtcApi& api, const NvrtcLocation& location, const Co
     return environment_error(
         fmt::format("{} does not know an option that '{}' is compiled with: {}", compiler, request.program_name, log));
   }
-  return environment_error(
-      fmt::format("{} failed on '{}': {}\n{}", compiler, request.program_name, api.nvrtcGetErrorString(result), log));
+  return environment_error(fmt::format("{} failed on '{}': {}{}{}", compiler, request.program_name,
+                                       api.nvrtcGetErrorString(result), log.empty() ? "" : "\n", log));
 }
 
 }  // namespace
