@@ -79,7 +79,10 @@ class StagesTest(support.CliTest):
 
 class TerminalTest(support.CliTest):
     def test_a_cubin_is_not_for_a_terminal(self):
-        ours, theirs = pty.openpty()
+        try:
+            ours, theirs = pty.openpty()
+        except OSError as error:  # a bare chroot or container has none
+            self.skipTest(f"no terminal can be made here: {error}")
         try:
             done = subprocess.run([support.EPIFUSE, "compile", self.spec(), "--emit=cubin"], stdout=theirs,
                                   stderr=subprocess.PIPE, env=self.environment, check=False)
