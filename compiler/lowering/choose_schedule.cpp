@@ -17,7 +17,7 @@ struct Candidate {
   int most_stages;
 };
 
-// Accumulators take tile_columns registers of a thread: 192 of 232 is the most that leaves room for an epilogue.
+// Accumulators take tile_columns registers of a thread: 192 of 240 is the most that leaves room for an epilogue.
 constexpr Candidate candidates[] = {
     {false, 128, 6},
     {false, 192, 5},
