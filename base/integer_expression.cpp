@@ -168,6 +168,15 @@ Result<int64_t> IntExpr::evaluate(const Lookup& lookup) const {
   return apply_int_op(op(), *a, *b, *this);
 }
 
+IntExpr IntExpr::substitute(const Lookup& lookup) const {
+  if (op() == Op::constant) return *this;
+  if (op() == Op::symbol) {
+    const auto value = lookup(node_->name);
+    return value ? IntExpr(*value) : *this;
+  }
+  return make(op(), left().substitute(lookup), right().substitute(lookup));
+}
+
 Result<int64_t> apply_int_op(IntExpr::Op op, int64_t a, int64_t b, const IntExpr& where) {
   int64_t value = 0;
   switch (apply(op, a, b, value)) {

@@ -48,6 +48,8 @@ class IntExpr {
 
   using Lookup = std::function<std::optional<int64_t>(std::string_view)>;
   Result<int64_t> evaluate(const Lookup& lookup) const;
+  // The expression with a number in the place of each symbol that has one.
+  IntExpr substitute(const Lookup& lookup) const;
 
  private:
   struct Node {

@@ -72,7 +72,8 @@ Json write(const RecipeTensor& t) {
           {"strided", t.strided},
           {"alignment", t.alignment},
           {"pitch_note", t.pitch_note},
-          {"group_align", t.group_align}};
+          {"group_align", t.group_align},
+          {"pointer_axes", t.pointer_axes}};
 }
 
 Json write(const TensorMapRecipe& m) {
@@ -265,6 +266,7 @@ RecipeTensor read_tensor(Reader& in) {
   t.alignment = in.integer<int>("alignment");
   t.pitch_note = in.text("pitch_note");
   t.group_align = in.integer<int64_t>("group_align");
+  t.pointer_axes = in.integer<int>("pointer_axes");
   return t;
 }
 

@@ -5,8 +5,8 @@
 //   - the kernel's `dim`s (their numbers come with the request, not with the cubin, so that one cubin serves many
 //   shapes),
 //   - its `dyn`s and the capacities of its groups, each read at launch off the extent of a bound tensor,
-//   - `NAME.strideI`, the distance in elements between neighbours along axis I of tensor NAME (every axis but the
-//   last),
+//   - `NAME.strideI`, the distance in elements between neighbours along axis I of tensor NAME (every axis but the last
+//   and those that select a buffer),
 //   - `sm_count` (multiprocessors of the device less the launch's margin).
 #pragma once
 
@@ -30,7 +30,12 @@ inline constexpr uint32_t max_parameter_bytes = 4096;
 
 enum class TensorRole { input, output, group_sizes };
 
-// One buffer the caller binds, by the name it has everywhere (`y`, `y.scale`, `M.ends`).
+// What a tensor map takes, in a parameter struct and in a workspace.
+inline constexpr int tensor_map_bytes = 128;
+
+// One buffer the caller binds, by the name it has everywhere (`y`, `y.scale`, `M.ends`); or, with pointer axes, many
+// buffers: the caller binds a device array of 8-byte pointers, row-major over the pointer axes. What the fields say of
+// memory (strided, alignment) then holds for each buffer that a pointer leads to.
 struct RecipeTensor {
   std::string name;
   Storage storage = Storage::f32;
@@ -40,6 +45,7 @@ struct RecipeTensor {
   int alignment = 16;            // bytes that the pointer, and each stride, must be a multiple of
   std::string pitch_note;        // empty, or why a padded pitch is needed, for messages
   int64_t group_align = 1;       // group_sizes: every group starts at a multiple of this many rows
+  int pointer_axes = 0;          // leading axes that select a buffer; fewer than all
 };
 
 enum class SymbolKind { fixed, launch };
@@ -58,7 +64,9 @@ struct RecipeParam {  // `param` of the language: an f32 given at launch
 enum class Swizzle { none, b32, b64, b128 };
 enum class TensorMapType { u8, f16, bf16, f32 };
 
-// A TMA descriptor over a bound tensor, encoded at bind time. Lists run from the fastest axis to the slowest.
+// A TMA descriptor over a bound tensor, encoded at bind time. Lists run from the fastest axis to the slowest. Extents
+// need not be the tensor's: a map may reach far past it, where nothing is ever read. Over a tensor of pointers it is a
+// template for a map of each buffer, and its base is an address that is never read.
 struct TensorMapRecipe {
   std::string tensor;
   TensorMapType type = TensorMapType::bf16;
@@ -77,8 +85,8 @@ struct ParameterField {
   std::string name;  // as the device code spells it
   FieldKind kind = FieldKind::address;
   uint32_t offset = 0;  // bytes from the start of the struct
-  uint32_t size = 8;    // 128 for a tensor map, which stands at a multiple of 64
-  std::string tensor;   // address: the buffer; "workspace"; empty: a null address
+  uint32_t size = 8;    // tensor_map_bytes for a tensor map, which stands at a multiple of 64
+  std::string tensor;   // address: the buffer (or its array of pointers); "workspace"; empty: a null address
   IntExpr value;        // integer*: the value; address into the workspace: the byte offset
   int index = 0;        // tensor_map: into LaunchRecipe::maps; param: into LaunchRecipe::params
 };

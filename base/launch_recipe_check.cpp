@@ -1,6 +1,7 @@
 // LaunchRecipe::validate: what must hold of every recipe, so that the runtime can use one without looking again.
 //
 // It runs on every recipe that is read (files are anyone's) and on every recipe that the compiler makes.
+#include <algorithm>
 #include <fmt/format.h>
 #include <set>
 #include <string>
@@ -17,7 +18,6 @@ constexpr size_t most_axes = 8;
 constexpr uint32_t most_threads = 1024;
 constexpr uint32_t most_shared_bytes = 256 * 1024;
 
-constexpr size_t tensor_map_bytes = 128;
 constexpr size_t tensor_map_alignment = 64;
 
 enum class Allowed { sizes, sizes_and_strides, all };
@@ -93,7 +93,7 @@ class Checker {
     for (const RecipeTensor& t : recipe_.tensors) {
       require(is_name(t.name) && t.name != workspace_name && tensors_.insert(t.name).second, "tensors",
               fmt::format("must have different names other than '{}', not '{}'", workspace_name, t.name));
-      for (size_t axis = 0; axis + 1 < t.extents.size(); ++axis) {
+      for (size_t axis = static_cast<size_t>(std::max(t.pointer_axes, 0)); axis + 1 < t.extents.size(); ++axis) {
         strides_.insert(fmt::format("{}.stride{}", t.name, axis));
       }
     }
@@ -108,6 +108,8 @@ class Checker {
     require(is_power_of_two(t.alignment) && t.alignment <= 4096, where, "must have a power of two as alignment");
     require(is_power_of_two(t.group_align) && t.group_align <= (1 << 20), where,
             "must have a power of two as group_align");
+    require(t.pointer_axes == 0 || (t.pointer_axes > 0 && static_cast<size_t>(t.pointer_axes) < t.extents.size()),
+            where, "must have fewer pointer axes than extents");
     if (t.role == TensorRole::group_sizes) {
       require(t.extents.size() == 1 && (t.storage == Storage::i32 || t.storage == Storage::i64), where,
               "holds group sizes: it must be a vector of i32 or i64");

@@ -1,9 +1,11 @@
 // The order of the stages; each stage lives in its own folder.
 #include "compiler/compiler.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "compiler/codegen/emit_kernel.h"
+#include "compiler/lowering/differentiate.h"
 #include "compiler/parser/ast.h"
 #include "compiler/parser/lexer.h"
 #include "compiler/semantics/resolve.h"
@@ -17,6 +19,7 @@ std::optional<ir::Graph> resolve_bound(const Program& program, std::string_view 
   ResolveOptions resolve_options;
   resolve_options.dims = options.dims;
   resolve_options.left_out = options.left_out;
+  resolve_options.taps = options.taps;
   resolve_options.require_bound = true;
   return resolve(program, kernel, resolve_options, diagnostics);
 }
@@ -30,16 +33,59 @@ std::string request_text(const ir::Graph& graph, const CompilerOptions& options)
   return text;
 }
 
+// plan or cuda, of the first plan.
+std::string text_of(Stage stage, const PlannedKernel& kernel) {
+  const lowering::KernelPlan& plan = kernel.lowered.plans.front();
+  return stage == Stage::plan ? lowering::print(kernel.lowered.graph, plan)
+                              : codegen::emit_kernel(kernel.lowered.graph, plan);
+}
+
+bool has_gemm(const ir::Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const ir::Node& node) { return node.op == ir::Op::gemm; });
+}
+
+std::optional<PlannedKernel> plan_graph(ir::Graph graph, const CompilerOptions& options, Diagnostics& diagnostics) {
+  lowering::Lowered lowered = lowering::lower(graph, options.target, options.schedule, diagnostics);
+  if (lowered.plans.empty()) return std::nullopt;
+  std::string request = request_text(graph, options);
+  return PlannedKernel{lowering::differentiate(std::move(graph)), std::move(lowered), std::move(request)};
+}
+
 }  // namespace
 
 std::optional<PlannedKernel> plan_kernel(const Program& program, std::string_view kernel,
                                          const CompilerOptions& options, Diagnostics& diagnostics) {
   std::optional<ir::Graph> graph = resolve_bound(program, kernel, options, diagnostics);
   if (!graph) return std::nullopt;
-  lowering::Lowered lowered = lowering::lower(*graph, options.target, options.schedule, diagnostics);
-  if (lowered.plans.empty()) return std::nullopt;
-  std::string request = request_text(*graph, options);
-  return PlannedKernel{std::move(*graph), std::move(lowered), std::move(request)};
+  return plan_graph(*std::move(graph), options, diagnostics);
+}
+
+std::optional<PlannedUnfused> plan_unfused(const Program& program, std::string_view kernel,
+                                           const CompilerOptions& options, Diagnostics& diagnostics) {
+  std::optional<ir::Graph> graph = resolve_bound(program, kernel, options, diagnostics);
+  if (!graph) return std::nullopt;
+  ir::Graph cut = *graph;
+  for (const lowering::Pass& pass : lowering::passes()) cut = pass.run(std::move(cut));
+  PlannedUnfused planned{lowering::differentiate(*std::move(graph)), lowering::unfuse(std::move(cut)), {}};
+  CompilerOptions stage_options;
+  stage_options.target = options.target;
+  for (const lowering::UnfusedStage& stage : planned.unfused.stages) {
+    Diagnostics own;
+    // One element for each thread, in a family of kernels of its own: another way to the same numbers.
+    stage_options.schedule = has_gemm(stage.graph) ? "" : "pointwise";
+    std::optional<PlannedKernel> made = plan_graph(stage.graph, stage_options, own);
+    for (const Diagnostic& said : own.all()) {
+      const std::string message = fmt::format("the unfused stage '{}': {}", stage.graph.name, said.message);
+      if (said.severity == Severity::error)
+        diagnostics.error(said.where, message, said.hint);
+      else
+        diagnostics.warning(said.where, message, said.hint);
+    }
+    if (made) planned.stages.push_back(*std::move(made));
+  }
+  if (planned.stages.size() != planned.unfused.stages.size()) return std::nullopt;
+  return planned;
 }
 
 toolchain::CompileRequest compile_request(const PlannedKernel& kernel, const lowering::KernelPlan& plan) {
@@ -75,10 +121,18 @@ std::optional<std::string> emit_stage(Stage stage, const Program& program, std::
     return text;
   }
   const std::optional<PlannedKernel> planned = plan_kernel(program, kernel, options, diagnostics);
+  return planned ? std::optional(text_of(stage, *planned)) : std::nullopt;
+}
+
+std::optional<std::string> emit_unfused(Stage stage, const Program& program, std::string_view kernel,
+                                        const CompilerOptions& options, Diagnostics& diagnostics) {
+  const std::optional<PlannedUnfused> planned = plan_unfused(program, kernel, options, diagnostics);
   if (!planned) return std::nullopt;
-  const lowering::KernelPlan& plan = planned->lowered.plans.front();
-  return stage == Stage::plan ? lowering::print(planned->lowered.graph, plan)
-                              : codegen::emit_kernel(planned->lowered.graph, plan);
+  std::string text;
+  for (const PlannedKernel& made : planned->stages)
+    text += fmt::format("{}{} stage {}\n{}", text.empty() ? "" : "\n", stage == Stage::cuda ? "//" : "#",
+                        made.graph.name, stage == Stage::ir ? ir::print(made.graph) : text_of(stage, made));
+  return text;
 }
 
 }  // namespace epifuse

@@ -15,6 +15,7 @@
 #include "base/diagnostics.h"
 #include "base/target.h"
 #include "compiler/lowering/pipeline.h"
+#include "compiler/lowering/unfuse.h"
 #include "compiler/parser/program.h"
 #include "compiler/toolchain/toolchain.h"
 
@@ -23,13 +24,14 @@ namespace epifuse {
 struct CompilerOptions {
   std::map<std::string, int64_t> dims;  // win over the defaults in the spec
   std::set<std::string> left_out;       // optional inputs and outputs that the caller leaves out
+  std::set<std::string> taps;           // values that get an f32 output of their own, `NAME_tap`
   Target target;
   std::string schedule;  // "pingpong 128x192": that plan and no other; empty: the planner's order
 };
 
 // One kernel, planned.
 struct PlannedKernel {
-  ir::Graph graph;            // resolved, before lowering: what the interpreter runs
+  ir::Graph graph;            // resolved, its gradients derived, and nothing else: what the interpreter runs
   lowering::Lowered lowered;  // the plans, best first, at least one
 
   // The canonical request (design.md §8, Keys): what was asked for, without positions, comments and file names.
@@ -40,6 +42,17 @@ struct PlannedKernel {
 // means the only kernel of the file.
 std::optional<PlannedKernel> plan_kernel(const Program& program, std::string_view kernel,
                                          const CompilerOptions& options, Diagnostics& diagnostics);
+
+// A kernel as kernels of one operation each (lowering/unfuse.h), planned.
+struct PlannedUnfused {
+  ir::Graph graph;  // as PlannedKernel's
+  lowering::Unfused unfused;
+  std::vector<PlannedKernel> stages;  // as in `unfused`
+};
+
+// As plan_kernel; what is said of a stage names it. The stages take no schedule of the options.
+std::optional<PlannedUnfused> plan_unfused(const Program& program, std::string_view kernel,
+                                           const CompilerOptions& options, Diagnostics& diagnostics);
 
 // CUDA text of a plan, with the templates it includes, for the toolchain.
 toolchain::CompileRequest compile_request(const PlannedKernel& kernel, const lowering::KernelPlan& plan);
@@ -52,5 +65,10 @@ std::optional<Stage> parse_stage(std::string_view name);
 // behind each pass that changed it.
 std::optional<std::string> emit_stage(Stage stage, const Program& program, std::string_view kernel,
                                       const CompilerOptions& options, Diagnostics& diagnostics);
+
+// The same (ir, plan or cuda) of every stage of the unfused form, one behind the other, each under a line with its
+// name.
+std::optional<std::string> emit_unfused(Stage stage, const Program& program, std::string_view kernel,
+                                        const CompilerOptions& options, Diagnostics& diagnostics);
 
 }  // namespace epifuse

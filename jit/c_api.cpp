@@ -9,8 +9,8 @@
 #include "base/ensure.h"
 #include "base/version.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
-#include "jit/engine.h"
 #include "jit/epifuse.h"
+#include "jit/unfused.h"
 
 using namespace epifuse;
 
@@ -23,8 +23,9 @@ struct epifuse_engine {
 };
 
 struct epifuse_kernel {
-  jit::CompiledKernelPtr compiled;
-  runtime::ModulePtr module;  // null: loaded onto no GPU
+  LaunchRecipe recipe;  // what is bound; of an unfused kernel without steps
+  std::vector<runtime::NamedInteger> dims;
+  std::optional<jit::LaunchSequence> loaded;  // empty: onto no GPU
   std::string info;
   struct Buffer {
     std::string name, storage;
@@ -35,7 +36,7 @@ struct epifuse_kernel {
 };
 
 struct epifuse_call {
-  runtime::BoundCall bound;
+  jit::BoundSequence bound;
 };
 
 namespace {
@@ -112,6 +113,36 @@ Result<runtime::DevicePtr> open_device(epifuse_engine& engine, int ordinal) {
   return device;
 }
 
+std::string dump(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+nlohmann::ordered_json dims_json(const std::vector<runtime::NamedInteger>& dims) {
+  auto json = nlohmann::ordered_json::object();
+  for (const runtime::NamedInteger& dim : dims) json[dim.name] = dim.value;
+  return json;
+}
+
+std::string info_json(const jit::CompiledUnfused& kernel, int toolchain_calls) {
+  auto stages = nlohmann::ordered_json::array();
+  for (const jit::CompiledKernelPtr& stage : kernel.stages) {
+    stages.push_back({{"kernel", stage->image.recipe.kernel},
+                      {"key", stage->key},
+                      {"from", jit::from_name(stage->from)},
+                      {"registers", stage->image.registers},
+                      {"spill_bytes", stage->image.spill_bytes}});
+  }
+  return dump({{"kernel", kernel.recipe.kernel},
+               {"target", kernel.recipe.target},
+               {"unfused", true},
+               {"compiled", toolchain_calls > 0},
+               {"toolchain_calls", toolchain_calls},
+               {"ms", kernel.milliseconds},
+               {"dims", dims_json(kernel.dims())},
+               {"workspace_bytes", nullptr},
+               {"stages", std::move(stages)}});
+}
+
 std::string info_json(const jit::CompiledKernel& kernel, int toolchain_calls) {
   nlohmann::ordered_json json = {{"kernel", kernel.image.recipe.kernel},
                                  {"target", kernel.image.recipe.target},
@@ -120,22 +151,26 @@ std::string info_json(const jit::CompiledKernel& kernel, int toolchain_calls) {
                                  {"from", jit::from_name(kernel.from)},
                                  {"toolchain_calls", toolchain_calls},
                                  {"ms", kernel.milliseconds}};
-  json["dims"] = nlohmann::ordered_json::object();
-  for (const runtime::NamedInteger& dim : kernel.dims()) json["dims"][dim.name] = dim.value;
+  json["dims"] = dims_json(kernel.dims());
   json["schedule"] = kernel.schedule();
   json["registers"] = kernel.image.registers;
   json["spill_bytes"] = kernel.image.spill_bytes;
   json["wgmma_serialized"] = kernel.image.wgmma_serialized;
+  const IntExpr workspace = kernel.workspace_bytes();
+  if (const auto bytes = workspace.constant())
+    json["workspace_bytes"] = *bytes;
+  else
+    json["workspace_bytes"] = workspace.text();
   json["refused"] = nlohmann::ordered_json::array();
   for (const jit::RefusedPlan& plan : kernel.refused) {
     json["refused"].push_back({{"schedule", plan.schedule}, {"reason", plan.reason}});
   }
   json["warnings"] = kernel.image.warnings;
-  return json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return dump(json);
 }
 
 void list_buffers(epifuse_kernel& kernel) {
-  for (const RecipeTensor& tensor : kernel.compiled->image.recipe.tensors) {
+  for (const RecipeTensor& tensor : kernel.recipe.tensors) {
     epifuse_kernel::Buffer buffer{tensor.name, std::string(storage_name(tensor.storage)), {}, {}};
     for (const IntExpr& extent : tensor.extents) buffer.extents.push_back(extent.text());
     kernel.buffers.push_back(std::move(buffer));
@@ -189,19 +224,36 @@ epifuse_status load_kernel(epifuse_engine& engine, const epifuse_kernel_options&
     if (!read) return fail_with(read.error());
     program = *std::move(read);
   }
+  auto kernel = std::make_unique<epifuse_kernel>();
   const int calls_before = engine.engine->toolchain_calls();
+  if (options.unfused) {
+    const auto compiled =
+        jit::compile_unfused(*engine.engine, *program, text_of(options.kernel), compiler, diagnostics);
+    if (!compiled) return fail_with(compiled.error());
+    if (!*compiled) return fail_with(EPIFUSE_ERROR_USER, diagnostics.print());
+    kernel->recipe = (**compiled)->recipe;
+    kernel->dims = (**compiled)->dims();
+    kernel->info = info_json(***compiled, engine.engine->toolchain_calls() - calls_before);
+    if (device) {
+      Result<jit::LaunchSequence> loaded = jit::load_unfused(*engine.engine, **compiled, device);
+      if (!loaded) return fail_with(loaded.error());
+      kernel->loaded = *std::move(loaded);
+    }
+    list_buffers(*kernel);
+    *made = kernel.release();
+    return EPIFUSE_OK;
+  }
   auto compiled = engine.engine->compile(*program, text_of(options.kernel), compiler, diagnostics);
   if (!compiled) return fail_with(compiled.error());
   if (!*compiled) return fail_with(EPIFUSE_ERROR_USER, diagnostics.print());
-
-  auto kernel = std::make_unique<epifuse_kernel>();
-  kernel->compiled = **compiled;
-  kernel->info = info_json(*kernel->compiled, engine.engine->toolchain_calls() - calls_before);
+  kernel->recipe = (**compiled)->image.recipe;
+  kernel->dims = (**compiled)->dims();
+  kernel->info = info_json(***compiled, engine.engine->toolchain_calls() - calls_before);
   list_buffers(*kernel);
   if (device) {
-    Result<jit::LoadedKernel> loaded = engine.engine->load(kernel->compiled, device);
+    Result<jit::LoadedKernel> loaded = engine.engine->load(**compiled, device);
     if (!loaded) return fail_with(loaded.error());
-    kernel->module = loaded->module;
+    kernel->loaded = *std::move(loaded);
   }
   *made = kernel.release();
   return EPIFUSE_OK;
@@ -237,7 +289,7 @@ std::optional<std::string> convert(const epifuse_kernel& kernel, const epifuse_a
     if (!given.params[i].name) return fmt::format("param {} has no name", i);
     into.params.push_back({given.params[i].name, given.params[i].value});
   }
-  into.dims = kernel.compiled->dims();
+  into.dims = kernel.dims;
   into.workspace = {reinterpret_cast<cuda::DevicePointer>(given.workspace), given.workspace_bytes};
   return std::nullopt;
 }
@@ -250,7 +302,7 @@ epifuse_status with_arguments(const char* function, const epifuse_kernel* kernel
   if (!kernel || !given || !result) {
     return usage(fmt::format("{}: a pointer is NULL, or a struct does not start with its size", function));
   }
-  if (!kernel->module) return usage(fmt::format("{}: the kernel was loaded onto no GPU", function));
+  if (!kernel->loaded) return usage(fmt::format("{}: the kernel was loaded onto no GPU", function));
   runtime::Arguments converted;
   if (const auto wrong = convert(*kernel, *given, converted)) return usage(fmt::format("{}: {}", function, *wrong));
   return body(converted);
@@ -319,7 +371,7 @@ epifuse_status epifuse_kernel_buffer(const epifuse_kernel* kernel, size_t index,
     if (index >= kernel->buffers.size()) {
       return usage(fmt::format("epifuse_kernel_buffer: there is no buffer {} of {}", index, kernel->buffers.size()));
     }
-    const RecipeTensor& tensor = kernel->compiled->image.recipe.tensors[index];
+    const RecipeTensor& tensor = kernel->recipe.tensors[index];
     const epifuse_kernel::Buffer& buffer = kernel->buffers[index];
     const epifuse_buffer_info ours = {info->size,
                                       buffer.name.c_str(),
@@ -328,7 +380,8 @@ epifuse_status epifuse_kernel_buffer(const epifuse_kernel* kernel, size_t index,
                                       static_cast<int32_t>(buffer.extents.size()),
                                       tensor.alignment,
                                       buffer.extent_texts.data(),
-                                      tensor.strided};
+                                      tensor.strided,
+                                      tensor.pointer_axes};
     std::memcpy(info, &ours, std::min(info->size, sizeof ours));
     return EPIFUSE_OK;
   });
@@ -339,7 +392,7 @@ epifuse_status epifuse_workspace_bytes(const epifuse_kernel* kernel, const epifu
   return guarded([&] {
     return with_arguments("epifuse_workspace_bytes", kernel, arguments, bytes,
                           [&](const runtime::Arguments& converted) {
-                            const Result<int64_t> needed = runtime::workspace_bytes(*kernel->module, converted);
+                            const Result<int64_t> needed = kernel->loaded->workspace_bytes(converted);
                             if (!needed) return fail_with(needed.error());
                             *bytes = *needed;
                             return epifuse_status{EPIFUSE_OK};
@@ -350,7 +403,7 @@ epifuse_status epifuse_workspace_bytes(const epifuse_kernel* kernel, const epifu
 epifuse_status epifuse_bind(const epifuse_kernel* kernel, const epifuse_arguments* arguments, epifuse_call** call) {
   return guarded([&] {
     return with_arguments("epifuse_bind", kernel, arguments, call, [&](const runtime::Arguments& converted) {
-      Result<runtime::BoundCall> bound = runtime::bind_call(kernel->module, converted);
+      Result<jit::BoundSequence> bound = kernel->loaded->bind(converted);
       if (!bound) return fail_with(bound.error());
       *call = new epifuse_call{*std::move(bound)};
       return epifuse_status{EPIFUSE_OK};

@@ -14,21 +14,24 @@ std::span<const std::byte> bytes_of(const HostTensor& tensor) { return std::as_b
 
 }  // namespace
 
-Result<DeviceCall> DeviceCall::make(const LoadedKernel& kernel, const Buffers& buffers, const Buffers& outputs,
+Result<DeviceCall> DeviceCall::make(const LaunchSequence& kernel, const Buffers& buffers, const Buffers& outputs,
                                     const interpreter::Params& params) {
-  const runtime::DevicePtr& device = kernel.module->device_ptr();
+  const runtime::DevicePtr& device = kernel.device();
   Result<runtime::OwnedStream> stream = runtime::make_stream(device);
   if (!stream) return stream.error();
   runtime::Arguments arguments;
   std::vector<Tensor> tensors;
-  for (const RecipeTensor& wanted : kernel.module->recipe().tensors) {
+  std::vector<RecipeTensor> all = kernel.recipe().tensors;
+  for (const BetweenTensor& between : kernel.between())
+    if (outputs.contains(between.tensor.name)) all.push_back(between.tensor);
+  for (const RecipeTensor& wanted : all) {
     const bool is_output = wanted.role == TensorRole::output;
     const Buffers& source = is_output ? outputs : buffers;
     const auto found = source.find(wanted.name);
     if (found == source.end()) return user_error(fmt::format("'{}' is not given", wanted.name));
     const HostTensor& tensor = found->second;
-    Result<runtime::GuardBuffer> memory =
-        runtime::GuardBuffer::allocate(device, tensor.bytes.size(), static_cast<size_t>(wanted.alignment));
+    Result<DeviceTensor> memory =
+        DeviceTensor::allocate(device, wanted, tensor.extents, tensor.bytes.size(), stream->get());
     if (!memory) return memory.error();
     if (!is_output) {
       if (Status uploaded = memory->upload(bytes_of(tensor), stream->get()); !uploaded) return uploaded.error();
@@ -36,21 +39,20 @@ Result<DeviceCall> DeviceCall::make(const LoadedKernel& kernel, const Buffers& b
     arguments.tensors.push_back({wanted.name, memory->pointer(), tensor.extents, {}, tensor.storage});
     tensors.push_back({wanted.name, is_output, *std::move(memory)});
   }
-  arguments.dims = kernel.compiled->dims();
+  arguments.dims = kernel.dims();
   for (const auto& [name, value] : params) arguments.params.push_back({name, value});
 
   std::vector<runtime::GuardBuffer> workspace;
-  const Result<int64_t> workspace_bytes = runtime::workspace_bytes(*kernel.module, arguments);
+  const Result<int64_t> workspace_bytes = kernel.workspace_bytes(arguments);
   if (!workspace_bytes) return workspace_bytes.error();
   if (*workspace_bytes > 0) {
     Result<runtime::GuardBuffer> memory =
         runtime::GuardBuffer::allocate(device, static_cast<size_t>(*workspace_bytes), workspace_alignment);
     if (!memory) return memory.error();
-    if (Status cleared = memory->fill(0, stream->get()); !cleared) return cleared.error();
     arguments.workspace = {memory->pointer(), *workspace_bytes};
     workspace.push_back(*std::move(memory));
   }
-  Result<runtime::BoundCall> call = runtime::bind_call(kernel.module, arguments);
+  Result<BoundSequence> call = kernel.bind(arguments);
   if (!call) return call.error();
   return DeviceCall(*std::move(call), std::move(tensors), std::move(workspace), *std::move(stream));
 }
@@ -63,6 +65,8 @@ Status DeviceCall::fill_outputs(uint8_t byte, const Buffers& before) {
                                                : tensor.memory.upload(bytes_of(held->second), stream_.get());
     if (!filled) return filled;
   }
+  for (runtime::GuardBuffer& workspace : workspace_)
+    if (Status filled = workspace.fill(byte == 0 ? 0xFF : byte, stream_.get()); !filled) return filled;
   return {};
 }
 
@@ -83,7 +87,7 @@ Status DeviceCall::download(Buffers& outputs) const {
   return {};
 }
 
-runtime::GuardBuffer& DeviceCall::memory(std::string_view name) {
+DeviceTensor& DeviceCall::memory(std::string_view name) {
   for (Tensor& tensor : tensors_)
     if (tensor.name == name) return tensor.memory;
   fail("a kernel has no such tensor", __FILE__, __LINE__);
@@ -96,6 +100,9 @@ Result<std::vector<std::string>> DeviceCall::misplaced_writes(const Buffers& buf
     if (!touched) return touched.error();
     if (*touched != 0)
       found.push_back(fmt::format("{} bytes around the buffer '{}' were written", *touched, tensor.name));
+    const Result<bool> written = tensor.memory.pointers_written(stream_.get());
+    if (!written) return written.error();
+    if (*written) found.push_back(fmt::format("the array of pointers of '{}' was written", tensor.name));
     if (tensor.is_output) continue;
     std::vector<uint8_t> now(tensor.memory.bytes());
     if (Status copied = tensor.memory.download(std::as_writable_bytes(std::span(now)), stream_.get()); !copied) {

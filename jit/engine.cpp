@@ -55,6 +55,14 @@ std::vector<runtime::NamedInteger> CompiledKernel::dims() const {
   return list;
 }
 
+IntExpr CompiledKernel::workspace_bytes() const {
+  return image.recipe.workspace_bytes.substitute([list = dims()](std::string_view name) -> std::optional<int64_t> {
+    for (const runtime::NamedInteger& dim : list)
+      if (dim.name == name) return dim.value;
+    return std::nullopt;
+  });
+}
+
 struct Engine::State {
   State(EngineOptions given, std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk)
       : log(given.log), store(std::move(toolchain), disk, cache_options_of(given, disk), given.settings.jit) {}
@@ -62,6 +70,8 @@ struct Engine::State {
   void say(LogLevel level, const std::string& text) const {
     if (log) log(level, text);
   }
+
+  Result<CompiledKernelPtr> compile(PlannedKernel planned, std::chrono::steady_clock::time_point start);
 
   const LogSink log;
   ArtifactStore store;
@@ -89,39 +99,48 @@ Result<std::optional<CompiledKernelPtr>> Engine::compile(const Program& program,
   const auto start = std::chrono::steady_clock::now();
   std::optional<PlannedKernel> planned = plan_kernel(program, kernel, options, diagnostics);
   if (!planned) return {std::nullopt};
-  const std::vector<lowering::KernelPlan>& plans = planned->lowered.plans;
+  Result<CompiledKernelPtr> made = state_->compile(*std::move(planned), start);
+  if (!made) return made.error();
+  return {*std::move(made)};
+}
 
+Result<CompiledKernelPtr> Engine::compile(PlannedKernel planned) {
+  return state_->compile(std::move(planned), std::chrono::steady_clock::now());
+}
+
+Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, std::chrono::steady_clock::time_point start) {
+  const std::vector<lowering::KernelPlan>& plans = planned.lowered.plans;
   auto made = std::make_shared<CompiledKernel>();
-  const auto finish = [&](size_t plan, Artifact artifact) -> Result<std::optional<CompiledKernelPtr>> {
+  const auto finish = [&](size_t plan, Artifact artifact) -> Result<CompiledKernelPtr> {
     made->plan = plan;
     made->image = std::move(artifact.image);
     made->ptx = std::move(artifact.ptx);
     made->key = std::move(artifact.key);
     made->from = artifact.from;
-    made->planned = *std::move(planned);
+    made->planned = std::move(planned);
     made->milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    return {CompiledKernelPtr(std::move(made))};
+    return CompiledKernelPtr(std::move(made));
   };
 
   size_t best = 0;
   std::vector<Refusal> refusals;
   for (size_t i = 0; i < plans.size(); ++i) {
-    Result<std::variant<Artifact, Refusal>> got = state_->store.get(build_of(*planned, plans[i]));
+    Result<std::variant<Artifact, Refusal>> got = store.get(build_of(planned, plans[i]));
     if (!got) return got.error();
     if (auto* artifact = std::get_if<Artifact>(&*got)) return finish(i, std::move(*artifact));
     refusals.push_back(std::get<Refusal>(*got));
     if (refusals[i].better_than(refusals[best])) best = i;
     made->refused.push_back({lowering::schedule_name(plans[i].schedule), refusals[i].reason()});
-    state_->say(LogLevel::info, fmt::format("kernel '{}': the plan '{}' is left, because it {}", plans[i].kernel,
-                                            made->refused[i].schedule, made->refused[i].reason));
+    say(LogLevel::info, fmt::format("kernel '{}': the plan '{}' is left, because it {}", plans[i].kernel,
+                                    made->refused[i].schedule, made->refused[i].reason));
   }
 
-  Result<Artifact> artifact = state_->store.get_anyway(build_of(*planned, plans[best]));
+  Result<Artifact> artifact = store.get_anyway(build_of(planned, plans[best]));
   if (!artifact) return artifact.error();
   const std::string warning = fmt::format("no plan of kernel '{}' is free of spills; '{}' is used, which {}",
                                           plans[best].kernel, made->refused[best].schedule, made->refused[best].reason);
   artifact->image.warnings.push_back(warning);
-  state_->say(LogLevel::warn, warning);
+  say(LogLevel::warn, warning);
   made->refused.erase(made->refused.begin() + static_cast<std::ptrdiff_t>(best));
   return finish(best, *std::move(artifact));
 }

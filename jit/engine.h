@@ -43,6 +43,8 @@ struct CompiledKernel {
 
   std::string schedule() const;                     // of the plan taken: "pingpong 128x192"
   std::vector<runtime::NamedInteger> dims() const;  // the numbers that a call is bound with (Arguments::dims)
+  // Bytes of workspace for a call, over what only a launch knows: `dyn`s, capacities, multiprocessors. 0: none.
+  IntExpr workspace_bytes() const;
 };
 using CompiledKernelPtr = std::shared_ptr<const CompiledKernel>;
 
@@ -72,6 +74,9 @@ class Engine {
   // optional goes with diagnostics.
   Result<std::optional<CompiledKernelPtr>> compile(const Program& program, std::string_view kernel,
                                                    const CompilerOptions& options, Diagnostics& diagnostics);
+
+  // The same from a plan on.
+  Result<CompiledKernelPtr> compile(PlannedKernel planned);
 
   // Compiles a CUDA text that is no spec's, through the same cache.
   Result<KernelImage> compile_text(const toolchain::CompileRequest& request, const LaunchRecipe& recipe);

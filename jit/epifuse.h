@@ -78,6 +78,9 @@ typedef struct epifuse_kernel_options {
   const char* schedule; /* "pingpong 128x192"; NULL: the planner's choice */
   const char* target;   /* "sm_90a"; NULL: the device's, or sm_90a without one */
   int32_t device;       /* ordinal, EPIFUSE_DEVICE_NONE or EPIFUSE_DEVICE_CURRENT */
+  /* 1: each operation of the kernel as a kernel of its own, with f32 tensors between them in the workspace: slow, and
+   * what to compare with or to fall back on. It is bound and launched as the fused kernel is, and takes no schedule. */
+  int32_t unfused;
 } epifuse_kernel_options;
 
 /* Finds the kernel in the cache or compiles it, and loads it. */
@@ -86,8 +89,10 @@ EPIFUSE_API epifuse_status epifuse_kernel_load(epifuse_engine* engine, const epi
 EPIFUSE_API void epifuse_kernel_destroy(epifuse_kernel* kernel); /* NULL is allowed */
 
 /* JSON: kernel, target, key, compiled, from ("memory", "disk", "toolchain"), toolchain_calls (of this load), ms, dims,
- * schedule, registers, spill_bytes, wgmma_serialized, refused ([{schedule, reason}]), warnings. Lives as long as the
- * kernel. */
+ * schedule, registers, spill_bytes, wgmma_serialized, workspace_bytes (a number; or a text over sizes that only a call
+ * has, see epifuse_workspace_bytes), refused ([{schedule, reason}]), warnings; of an unfused kernel
+ * kernel, target, unfused, compiled, toolchain_calls, ms, dims, workspace_bytes (null: only epifuse_workspace_bytes has
+ * it), stages ([{kernel, key, from, registers, spill_bytes}]). Lives as long as the kernel. */
 EPIFUSE_API const char* epifuse_kernel_info(const epifuse_kernel* kernel);
 
 typedef struct epifuse_buffer_info {
@@ -99,20 +104,27 @@ typedef struct epifuse_buffer_info {
   int32_t alignment;          /* bytes, of the pointer and of strides */
   const char* const* extents; /* rank texts over the names of dimensions: "M", "2 * I" */
   int32_t strided;            /* 1: axes but the last may have any stride; 0: must be contiguous */
+  /* 0: one buffer. p > 0 (`bf16[E][N, K]` in the spec has 1): as many buffers as the first p extents have indices,
+   * given as an array of pointers; alignment and strided are then those of each buffer, over the other extents. */
+  int32_t pointer_axes;
 } epifuse_buffer_info;
 
 /* What must be bound. Strings live as long as the kernel; info->size must be set. */
 EPIFUSE_API size_t epifuse_kernel_buffer_count(const epifuse_kernel* kernel);
 EPIFUSE_API epifuse_status epifuse_kernel_buffer(const epifuse_kernel* kernel, size_t index, epifuse_buffer_info* info);
 
+/* A buffer with pointer axes is given by the address of an array in device memory, aligned to 8 bytes, of 8-byte device
+ * pointers: one for each index of the pointer axes, row-major, to a buffer of the other extents. All buffers have the
+ * same strides. The array is read by each launch; the pointers in it are checked by nobody: each must be a multiple of
+ * the alignment, and one whose buffer is never used may be NULL. */
 typedef struct epifuse_tensor {
   size_t size;
   const char* name;
   void* pointer;       /* device memory; NULL only for a tensor without elements */
-  const char* storage; /* compared with the kernel's; NULL: taken on trust */
+  const char* storage; /* of the elements; compared with the kernel's; NULL: taken on trust */
   int32_t rank;
-  const int64_t* extents; /* elements, memory order */
-  const int64_t* strides; /* elements; NULL: contiguous */
+  const int64_t* extents; /* elements, memory order; all of them, the pointer axes too: {E, N, K} */
+  const int64_t* strides; /* elements, rank of them, those of pointer axes without meaning; NULL: contiguous */
 } epifuse_tensor;
 
 typedef struct epifuse_param {
@@ -126,8 +138,8 @@ typedef struct epifuse_arguments {
   size_t tensor_count;
   const epifuse_param* params; /* those with a default may be missing */
   size_t param_count;
-  void* workspace; /* device memory, a multiple of 256; serves one launch in flight */
-  int64_t workspace_bytes;
+  void* workspace;         /* device memory, a multiple of 256, of any contents; serves one launch in flight */
+  int64_t workspace_bytes; /* what it has: at least what epifuse_workspace_bytes says */
 } epifuse_arguments;
 
 /* Bytes of workspace that a call of these sizes needs; 0: none. Looks at no pointer. */

@@ -154,8 +154,8 @@ class InputMaker {
         const int64_t size = interpreter::load_integer(given->second, e);
         end = dim.sizes == ir::GroupSizes::ends ? size : round_up(end, dim.align) + size;
       }
-      capacity = (dim.slot ? groups * size_of(*dim.slot) : round_up(std::max<int64_t>(end, 0), dim.align)) +
-                 options_.slack_rows;
+      capacity =
+          dim.slot ? slot_rows(dim, groups) : round_up(std::max<int64_t>(end, 0), dim.align) + options_.slack_rows;
       return {};
     }
     if (options_.counts) {
@@ -180,10 +180,15 @@ class InputMaker {
       }
       interpreter::store_one(sizes, e, static_cast<double>(dim.sizes == ir::GroupSizes::ends ? end : count));
     }
-    if (!capacity) {
-      capacity = (dim.slot ? groups * size_of(*dim.slot) : round_up(end, dim.align)) + options_.slack_rows;
-    }
+    if (!capacity) capacity = dim.slot ? slot_rows(dim, groups) : round_up(end, dim.align) + options_.slack_rows;
     return {};
+  }
+
+  // Where the slot's size is given at launch, the buffer's rows say it: there is no slack.
+  int64_t slot_rows(const ir::Dimension& dim, int64_t groups) const {
+    const ir::DimId size = dim.slot->dim;
+    const bool said_by_rows = size >= 0 && graph_.dims[static_cast<size_t>(size)].kind == ir::DimKind::dynamic;
+    return groups * size_of(*dim.slot) + (said_by_rows ? 0 : options_.slack_rows);
   }
 
   // Behind this, rows in slots are numbers that a kernel can take.
@@ -252,8 +257,18 @@ class InputMaker {
     return 1;
   }
 
+  // Rows that a gather may read by this index; 0 of another input.
+  int64_t gathered_rows(const std::string& name) const {
+    for (const ir::Node& node : graph_.nodes) {
+      if (node.op != ir::Op::gather) continue;
+      const ir::Node& index = graph_.nodes[static_cast<size_t>(node.args[1])];
+      if (graph_.inputs[static_cast<size_t>(index.index)].tensor.name == name) return size_of(node.along);
+    }
+    return 0;
+  }
+
   void fill(HostTensor& tensor, const std::string& name, double scale, bool is_scale) const {
-    if (!is_float(tensor.storage) && tensor.storage != Storage::e8m0) return;  // integers: zeros
+    if (!is_float(tensor.storage) && tensor.storage != Storage::e8m0) return fill_integers(tensor, name);
     const uint64_t seed = options_.seed ^ digest(name).low;
     const int64_t columns = tensor.extents.empty() ? 1 : std::max<int64_t>(1, tensor.extents.back());
     constexpr int64_t chunk = 1 << 14;  // even: two elements of 4 bits share a byte
@@ -276,6 +291,18 @@ class InputMaker {
         }
       }
     });
+  }
+
+  // Indices of rows, now and then of none; other integers are zeros.
+  void fill_integers(HostTensor& tensor, const std::string& name) const {
+    const int64_t rows = gathered_rows(name);
+    if (rows == 0) return;
+    const uint64_t seed = options_.seed ^ digest(name).low;
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      const uint64_t bits = hash(seed, static_cast<uint64_t>(i));
+      const auto row = static_cast<int64_t>((bits >> 8) % static_cast<uint64_t>(rows));
+      interpreter::store_one(tensor, i, static_cast<double>(bits % 16 == 0 ? -1 : row));
+    }
   }
 
   // NaN in rows of no group, along every axis that is cut into groups.

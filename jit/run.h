@@ -3,7 +3,7 @@
 
 #include "compiler/interpreter/host_tensor.h"
 #include "compiler/interpreter/problem.h"
-#include "jit/engine.h"
+#include "jit/launch_sequence.h"
 
 namespace epifuse::jit {
 
@@ -18,5 +18,9 @@ struct RunOptions {
 Result<interpreter::Buffers> run_on_gpu(Engine& engine, const CompiledKernelPtr& kernel,
                                         const interpreter::Buffers& buffers, const RunOptions& options,
                                         const runtime::DevicePtr& device);
+
+// The same of a kernel that is loaded, fused or not; `graph` is the resolved one, without grad.
+Result<interpreter::Buffers> run_on_gpu(const ir::Graph& graph, const LaunchSequence& kernel,
+                                        const interpreter::Buffers& buffers, const RunOptions& options);
 
 }  // namespace epifuse::jit

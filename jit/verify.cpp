@@ -1,13 +1,12 @@
-// Inputs, two runs on the GPU, the reference, and the judgement, with the time of each.
+// Inputs, the runs on the GPU, the reference, and the judgement, with the time of each.
 #include "jit/verify.h"
 
 #include <chrono>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include "compiler/interpreter/interpreter.h"
 #include "jit/device_call.h"
+#include "jit/first_wrong_stage.h"
 #include "jit/reference_gemm.h"
 
 namespace epifuse::jit {
@@ -59,10 +58,15 @@ class Verification {
         interpreter::Reference::make(graph_, inputs_, options_.params, *gemm, options_.inputs.threads);
     if (!reference) return reference.error();
     report_.reference_seconds = watch.lap();
+    if (Status judged = judge_quantisers(); !judged) return judged.error();
     if (Status judged = judge(*reference); !judged) return judged.error();
+    bool unfused_ok = true;
+    for (const Verdict& verdict : report_.unfused) unfused_ok = unfused_ok && verdict.ok;
+    if (!unfused_ok) find_wrong_stage(*gemm);
     report_.judge_seconds = watch.lap();
-    report_.ok = report_.problems.empty();
+    report_.ok = report_.problems.empty() && unfused_ok;
     for (const Verdict& verdict : report_.outputs) report_.ok = report_.ok && verdict.ok;
+    for (const Requantised& again : report_.requantised) report_.ok = report_.ok && again.ok();
     return std::move(report_);
   }
 
@@ -80,10 +84,11 @@ class Verification {
       for (size_t e = 0; e < groups.start.size(); ++e) counts.push_back(groups.count(e));
       report_.group_counts.emplace_back(graph_.dims[i].name, std::move(counts));
     }
-    for (Buffers& stored : stored_) {
+    for (Buffers* stored : {&stored_[0], &stored_[1], &unfused_}) {
+      if (stored == &unfused_ && !options_.unfused) continue;
       Result<Buffers> outputs = interpreter::make_outputs(*problem);
       if (!outputs) return outputs.error();
-      stored = *std::move(outputs);
+      *stored = *std::move(outputs);
     }
     // What `+=` adds to: whole numbers, in f32 and every shorter type.
     for (const ir::Output& output : graph_.outputs) {
@@ -107,21 +112,60 @@ class Verification {
     Result<std::vector<std::string>> misplaced = call->misplaced_writes(inputs_);
     if (!misplaced) return misplaced.error();
     report_.problems = *std::move(misplaced);
+    return options_.unfused ? run_unfused() : Status();
+  }
+
+  Status run_unfused() {
+    report_.unfused_stages = options_.unfused->stages.size();
+    const Result<LaunchSequence> loaded = load_unfused(engine_, options_.unfused, device_);
+    if (!loaded) return loaded.error();
+    Result<DeviceCall> call = DeviceCall::make(*loaded, inputs_, unfused_, options_.params);
+    if (!call) return call.error();
+    if (Status filled = call->fill_outputs(poisons[0], before_); !filled) return filled;
+    if (Status launched = call->launch(options_.sm_margin); !launched) return launched;
+    if (Status copied = call->download(unfused_); !copied) return copied;
+    const Result<std::vector<std::string>> misplaced = call->misplaced_writes(inputs_);
+    if (!misplaced) return misplaced.error();
+    for (const std::string& problem : *misplaced) report_.problems.push_back("the unfused kernels: " + problem);
     return {};
+  }
+
+  Status judge_quantisers() {
+    Result<std::vector<Requantised>> list =
+        requantise(graph_, inputs_, stored_[0], poisons[0], options_.inputs.threads);
+    if (!list) return list.error();
+    report_.requantised = *std::move(list);
+    return {};
+  }
+
+  void find_wrong_stage(interpreter::GemmProvider& gemm) {
+    Result<std::optional<Verdict>> wrong = first_wrong_stage(engine_, options_.unfused, inputs_, before_,
+                                                             options_.params, gemm, options_.inputs.threads, device_);
+    // What was found wrong stays found, whether or not there is room to look closer.
+    if (!wrong)
+      report_.problems.push_back("the unfused stages could not be looked at one by one: " + wrong.error().message);
+    else
+      report_.first_wrong_stage = *std::move(wrong);
   }
 
   Status judge(const interpreter::Reference& reference) {
     for (const ir::Output& output : graph_.outputs) {
       if (output.left_out) continue;
       const std::string& name = output.tensor.name;
-      std::optional<Verdict> worse;
-      for (int i = 0; i < runs; ++i) {
-        const interpreter::Before before{output.accumulate ? &before_ : nullptr, poisons[i]};
-        Result<Verdict> verdict = interpreter::judge(reference, output, stored_[i], before);
-        if (!verdict) return verdict.error();
-        if (!worse || (worse->ok && !verdict->ok)) worse = *std::move(verdict);
+      std::vector<interpreter::Run> judged;
+      for (int i = 0; i < runs; ++i) judged.push_back({&stored_[i], before_of(output, poisons[i])});
+      if (options_.unfused) judged.push_back({&unfused_, before_of(output, poisons[0])});
+      Result<std::vector<Verdict>> verdicts = interpreter::judge_runs(reference, output, judged);
+      if (!verdicts) return verdicts.error();
+      const bool second_is_worse = (*verdicts)[0].ok && !(*verdicts)[1].ok;
+      report_.outputs.push_back(std::move((*verdicts)[second_is_worse]));
+      if (options_.unfused) {
+        report_.unfused.push_back(std::move((*verdicts)[runs]));
+        Result<StoredDifference> difference =
+            stored_difference(graph_, inputs_, options_.params, output, stored_[0], unfused_, options_.inputs.threads);
+        if (!difference) return difference.error();
+        report_.differences.push_back(*std::move(difference));
       }
-      report_.outputs.push_back(*std::move(worse));
       for (const std::string& buffer : {name, name + ".scale"}) {
         if (!stored_[0].contains(buffer)) continue;
         const int64_t unstable = unstable_bytes(stored_[0].at(buffer), stored_[1].at(buffer));
@@ -130,12 +174,16 @@ class Verification {
             fmt::format("two runs on the same inputs differ in {} bytes of '{}'", unstable, buffer));
       }
       // Nobody reads them any more, and the outputs of a large kernel do not fit into memory many times.
-      for (Buffers& stored : stored_) {
-        stored.erase(name);
-        stored.erase(name + ".scale");
+      for (Buffers* stored : {&stored_[0], &stored_[1], &unfused_}) {
+        stored->erase(name);
+        stored->erase(name + ".scale");
       }
     }
     return {};
+  }
+
+  interpreter::Before before_of(const ir::Output& output, uint8_t poison) const {
+    return {output.accumulate ? &before_ : nullptr, poison};
   }
 
   Engine& engine_;
@@ -144,38 +192,11 @@ class Verification {
   const VerifyOptions& options_;
   const runtime::DevicePtr& device_;
   Buffers inputs_, before_;
-  Buffers stored_[runs];
+  Buffers stored_[runs], unfused_;
   VerifyReport report_;
 };
 
 }  // namespace
-
-std::string VerifyReport::print() const {
-  std::string text;
-  for (const auto& [name, counts] : group_counts) {
-    int64_t total = 0;
-    for (const int64_t count : counts) total += count;
-    const bool many = counts.size() > 16;
-    text += fmt::format("{}: {} rows in {} groups ({}{})\n", name, total, counts.size(),
-                        fmt::join(counts.begin(), many ? counts.begin() + 16 : counts.end(), ", "), many ? ", …" : "");
-  }
-  for (const Verdict& verdict : outputs) text += verdict.print();
-  for (const std::string& problem : problems) text += "WRONG: " + problem + "\n";
-  text += fmt::format("{} (inputs {:.1f} s, GPU {:.1f} s, reference {:.1f} s, judgement {:.1f} s)\n",
-                      ok ? "ok" : "WRONG", inputs_seconds, gpu_seconds, reference_seconds, judge_seconds);
-  return text;
-}
-
-std::string VerifyReport::to_json() const {
-  nlohmann::ordered_json json = {{"ok", ok}, {"problems", problems}};
-  json["groups"] = nlohmann::ordered_json::object();
-  for (const auto& [name, counts] : group_counts) json["groups"][name] = counts;
-  json["outputs"] = nlohmann::ordered_json::array();
-  for (const Verdict& verdict : outputs) json["outputs"].push_back(nlohmann::ordered_json::parse(verdict.to_json()));
-  json["seconds"] = {
-      {"inputs", inputs_seconds}, {"gpu", gpu_seconds}, {"reference", reference_seconds}, {"judgement", judge_seconds}};
-  return json.dump(2);
-}
 
 Result<VerifyReport> verify(Engine& engine, const CompiledKernelPtr& kernel, const VerifyOptions& options,
                             const runtime::DevicePtr& device) {

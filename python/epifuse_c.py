@@ -38,14 +38,14 @@ class _KernelOptions(Structure):
     _fields_ = [
         ("size", c_size_t), ("spec_path", c_char_p), ("spec_text", c_char_p), ("kernel", c_char_p),
         ("dims", POINTER(_Dim)), ("dim_count", c_size_t), ("left_out", POINTER(c_char_p)), ("left_out_count", c_size_t),
-        ("schedule", c_char_p), ("target", c_char_p), ("device", c_int32),
+        ("schedule", c_char_p), ("target", c_char_p), ("device", c_int32), ("unfused", c_int32),
     ]
 
 
 class _BufferInfo(Structure):
     _fields_ = [
         ("size", c_size_t), ("name", c_char_p), ("storage", c_char_p), ("role", c_char_p), ("rank", c_int32),
-        ("alignment", c_int32), ("extents", POINTER(c_char_p)), ("strided", c_int32),
+        ("alignment", c_int32), ("extents", POINTER(c_char_p)), ("strided", c_int32), ("pointer_axes", c_int32),
     ]
 
 
@@ -131,17 +131,37 @@ class _Handle:
 
 
 class Tensor:
-    """Device memory for bind(): an address with its shape. Strides are in elements; None means contiguous."""
+    """Device memory for bind(): an address with its shape. Strides are in elements; None means contiguous.
+
+    For a buffer with pointer_axes (`w : bf16[E][N, K]`) the address is that of a device array of E 8-byte pointers, and
+    the shape still (E, N, K): `Tensor.of_buffers([w0, w1, ...], array)`, where array is an int64 tensor on the GPU that
+    holds what data_ptr() of each says."""
 
     def __init__(self, pointer, shape, strides=None, storage=None):
         self.pointer, self.shape, self.strides, self.storage = int(pointer), tuple(shape), strides, storage
+        self.owners = ()  # what must live as long as the memory is used
+
+    @classmethod
+    def of_buffers(cls, buffers, array):
+        """One buffer for each pointer in `array`; all have the shape and the strides of the first."""
+        buffers = [cls.of(buffer) for buffer in buffers]
+        shapes = {(buffer.shape, None if buffer.strides is None else tuple(buffer.strides)) for buffer in buffers}
+        if len(shapes) != 1:
+            raise ValueError("buffers behind one array of pointers need one shape and one set of strides")
+        shape, strides = shapes.pop()
+        pointers = cls.of(array)
+        made = cls(pointers.pointer, (len(buffers), *shape), None if strides is None else (0, *strides))
+        made.owners = (buffers, pointers)
+        return made
 
     @classmethod
     def of(cls, value):
         """A Tensor, or anything with data_ptr(), shape and stride() (a torch tensor)."""
         if isinstance(value, cls):
             return value
-        return cls(value.data_ptr(), value.shape, value.stride())
+        made = cls(value.data_ptr(), value.shape, value.stride())
+        made.owners = (value,)
+        return made
 
 
 class Engine(_Handle):
@@ -158,14 +178,14 @@ class Engine(_Handle):
         return library().epifuse_engine_toolchain_calls(self._handle)
 
     def load(self, path=None, *, text=None, kernel=None, dims=None, left_out=(), schedule=None, target=None,
-             device=DEVICE_CURRENT):
-        """A Kernel from a spec file or text."""
+             device=DEVICE_CURRENT, unfused=False):
+        """A Kernel from a spec file or text; unfused: each of its operations as a kernel of its own."""
         dims = dict(dims or {})
         left_out = [_text(name) for name in left_out]
         options = _KernelOptions(
             sizeof(_KernelOptions), _text(path), _text(text), _text(kernel),
             (_Dim * len(dims))(*[_Dim(_text(name), value) for name, value in dims.items()]), len(dims),
-            (c_char_p * len(left_out))(*left_out), len(left_out), _text(schedule), _text(target), device)
+            (c_char_p * len(left_out))(*left_out), len(left_out), _text(schedule), _text(target), device, unfused)
         handle = c_void_p()
         _check(library().epifuse_kernel_load(self._handle, byref(options), byref(handle)))
         return Kernel(handle)
@@ -180,7 +200,7 @@ class Kernel(_Handle):
 
     @property
     def buffers(self):
-        """What must be bound, by name: storage, role, extents (texts over dimensions), alignment, strided."""
+        """What must be bound, by name: storage, role, extents (texts over dimensions), alignment, strided, pointer_axes."""
         found = {}
         for index in range(library().epifuse_kernel_buffer_count(self._handle)):
             info = _BufferInfo(size=sizeof(_BufferInfo))
@@ -188,7 +208,7 @@ class Kernel(_Handle):
             found[info.name.decode()] = {
                 "storage": info.storage.decode(), "role": info.role.decode(),
                 "extents": [info.extents[i].decode() for i in range(info.rank)],
-                "alignment": info.alignment, "strided": bool(info.strided),
+                "alignment": info.alignment, "strided": bool(info.strided), "pointer_axes": info.pointer_axes,
             }
         return found
 

@@ -13,13 +13,18 @@ namespace {
 
 // Bounds under which products of an extent and a stride in bytes stay far below 2^63.
 constexpr int64_t most_elements = int64_t{1} << 56;
+constexpr int64_t pointer_bytes = 8;
 
 std::string shape_text(const std::vector<int64_t>& extents) { return fmt::format("[{}]", fmt::join(extents, ", ")); }
 
-std::string shape_text(const std::vector<IntExpr>& extents) {
+// "[M, K]"; "[E][N, K]" where E pointers lead to the buffers.
+std::string shape_text(const RecipeTensor& tensor) {
   std::vector<std::string> texts;
-  for (const IntExpr& e : extents) texts.push_back(e.text());
-  return fmt::format("[{}]", fmt::join(texts, ", "));
+  for (const IntExpr& e : tensor.extents) texts.push_back(e.text());
+  const auto inner = texts.begin() + tensor.pointer_axes;
+  const std::string pointers =
+      tensor.pointer_axes == 0 ? "" : fmt::format("[{}]", fmt::join(texts.begin(), inner, ", "));
+  return fmt::format("{}[{}]", pointers, fmt::join(inner, texts.end(), ", "));
 }
 
 class Resolver {
@@ -60,7 +65,7 @@ class Resolver {
       const TensorArgument* given = out_.tensors[i].argument;
       if (!given) {
         return user_error(fmt::format("tensor '{}' ({}{}) of kernel '{}' is not given", wanted.name,
-                                      storage_name(wanted.storage), shape_text(wanted.extents), recipe_.kernel));
+                                      storage_name(wanted.storage), shape_text(wanted), recipe_.kernel));
       }
       if (given->storage && *given->storage != wanted.storage) {
         return user_error(fmt::format("tensor '{}' is {}, wanted {}", wanted.name, storage_name(*given->storage),
@@ -68,7 +73,7 @@ class Resolver {
       }
       if (given->extents.size() != wanted.extents.size()) {
         return user_error(fmt::format("tensor '{}' has shape {}, wanted {}", wanted.name, shape_text(given->extents),
-                                      shape_text(wanted.extents)));
+                                      shape_text(wanted)));
       }
       if (!given->strides.empty() && given->strides.size() != given->extents.size()) {
         return user_error(fmt::format("tensor '{}' has {} extents but {} strides", wanted.name, given->extents.size(),
@@ -178,7 +183,7 @@ class Resolver {
       if (!value) return user_error(fmt::format("tensor '{}', axis {}: {}", wanted.name, axis, value.error().message));
       if (*value != given[axis]) {
         return user_error(fmt::format("tensor '{}' has shape {}, wanted {}: axis {} is {}, wanted {}{}", wanted.name,
-                                      shape_text(given), shape_text(wanted.extents), axis, given[axis], *value,
+                                      shape_text(given), shape_text(wanted), axis, given[axis], *value,
                                       origin(wanted.extents[axis])));
       }
     }
@@ -222,14 +227,15 @@ class Resolver {
     return {};
   }
 
-  // Strides: fills the slots, and finds how many bytes the tensor spans.
+  // Strides: fills the slots, and finds how many bytes the tensor spans. Axes that select a buffer have none.
   Status lay_out(size_t i) {
     const RecipeTensor& wanted = recipe_.tensors[i];
     ResolvedArguments::Tensor& tensor = out_.tensors[i];
     const auto& extents = tensor.argument->extents;
     const size_t rank = extents.size();
+    const auto first = static_cast<size_t>(wanted.pointer_axes);
     std::vector<int64_t> strides(rank, 1);
-    for (size_t axis = rank; axis-- > 1;) {
+    for (size_t axis = rank; axis-- > first + 1;) {
       strides[axis - 1] = strides[axis] * std::max<int64_t>(extents[axis], 1);
       if (strides[axis - 1] > most_elements) {
         return user_error(fmt::format("tensor '{}' of shape {} is too large", wanted.name, shape_text(extents)));
@@ -237,7 +243,7 @@ class Resolver {
     }
     // Along an axis of one element nothing is ever stepped; frameworks leave anything as its stride.
     const auto& given = tensor.argument->strides;
-    for (size_t axis = 0; axis < given.size() && tensor.elements > 0; ++axis) {
+    for (size_t axis = first; axis < given.size() && tensor.elements > 0; ++axis) {
       if (extents[axis] == 1 || given[axis] == strides[axis]) continue;
       if (!wanted.strided || axis + 1 == rank) {
         return user_error(
@@ -252,7 +258,7 @@ class Resolver {
       strides[axis] = given[axis];
     }
     const int bits = storage_bits(wanted.storage);
-    for (size_t axis = 0; axis + 1 < rank; ++axis) {
+    for (size_t axis = first; axis + 1 < rank; ++axis) {
       const int64_t stride_bits = strides[axis] * bits;
       if (wanted.strided && extents[axis] > 1 && stride_bits % (int64_t{wanted.alignment} * 8) != 0) {
         return user_error(
@@ -262,16 +268,16 @@ class Resolver {
       }
       out_.slots[static_cast<size_t>(compiled_.tensors[i].first_stride_slot) + axis] = strides[axis];
     }
-    if (wanted.role == TensorRole::output && overlaps_itself(extents, strides)) {
+    if (wanted.role == TensorRole::output && overlaps_itself(extents, strides, first)) {
       return user_error(fmt::format("tensor '{}' is an output, and its strides {} put several elements in one place",
                                     wanted.name, shape_text(strides)));
     }
     return measure(wanted, extents, strides, tensor);
   }
 
-  static bool overlaps_itself(const std::vector<int64_t>& extents, const std::vector<int64_t>& strides) {
-    std::vector<size_t> axes(extents.size());
-    std::iota(axes.begin(), axes.end(), size_t{0});
+  static bool overlaps_itself(const std::vector<int64_t>& extents, const std::vector<int64_t>& strides, size_t first) {
+    std::vector<size_t> axes(extents.size() - first);
+    std::iota(axes.begin(), axes.end(), first);
     std::sort(axes.begin(), axes.end(), [&](size_t a, size_t b) { return strides[a] < strides[b]; });
     __int128 reach = 1;  // elements from the first to behind the last one, over the axes seen so far
     for (const size_t axis : axes) {
@@ -284,12 +290,23 @@ class Resolver {
 
   static Status measure(const RecipeTensor& wanted, const std::vector<int64_t>& extents,
                         const std::vector<int64_t>& strides, ResolvedArguments::Tensor& tensor) {
-    if (tensor.elements == 0) return {};
-    __int128 last = 0;
-    for (size_t axis = 0; axis < extents.size(); ++axis)
-      last += static_cast<__int128>(strides[axis]) * (extents[axis] - 1);
-    if (last >= most_elements) return user_error(fmt::format("tensor '{}' spans too much memory", wanted.name));
-    tensor.bytes = storage_bytes(wanted.storage, static_cast<int64_t>(last) + 1);
+    const auto first = static_cast<size_t>(wanted.pointer_axes);
+    if (tensor.elements > 0) {
+      __int128 last = 0;
+      for (size_t axis = first; axis < extents.size(); ++axis)
+        last += static_cast<__int128>(strides[axis]) * (extents[axis] - 1);
+      if (last >= most_elements) return user_error(fmt::format("tensor '{}' spans too much memory", wanted.name));
+      tensor.bytes = storage_bytes(wanted.storage, static_cast<int64_t>(last) + 1);
+    }
+    if (first == 0) return {};
+    // The array is read also where its buffers are empty.
+    tensor.bytes = pointer_bytes;
+    for (size_t axis = 0; axis < first; ++axis) {
+      if (__builtin_mul_overflow(tensor.bytes, extents[axis], &tensor.bytes) || tensor.bytes > most_elements) {
+        return user_error(
+            fmt::format("tensor '{}' of shape {} has too many buffers", wanted.name, shape_text(extents)));
+      }
+    }
     return {};
   }
 

@@ -11,12 +11,13 @@
 
 namespace epifuse::runtime {
 
-// A buffer under its name in the recipe (`y`, `y.scale`, `M.ends`).
+// A buffer under its name in the recipe (`y`, `y.scale`, `M.ends`). Where the recipe's tensor has pointer axes: an
+// array of 8-byte pointers in device memory, row-major over those axes, to one buffer each.
 struct TensorArgument {
   std::string name;
-  cuda::DevicePointer pointer = 0;  // may be null when the tensor has no elements
-  std::vector<int64_t> extents;     // memory order, elements
-  std::vector<int64_t> strides;     // elements, one per extent; empty: contiguous
+  cuda::DevicePointer pointer = 0;  // of the buffer or of the array; may be null when there is nothing in it
+  std::vector<int64_t> extents;     // memory order, elements; the pointer axes first: [E, N, K]
+  std::vector<int64_t> strides;     // elements, one per extent (no matter which for a pointer axis); empty: contiguous
   std::optional<Storage> storage;   // when the caller knows it: compared with the recipe
 };
 
@@ -47,7 +48,7 @@ struct ResolvedArguments {
   struct Tensor {
     const TensorArgument* argument = nullptr;
     int64_t elements = 0;
-    int64_t bytes = 0;  // from the first byte to behind the last one; 0 for a tensor without elements
+    int64_t bytes = 0;  // from the first byte to behind the last one, of the buffer or of the array of pointers
   };
   std::vector<std::optional<int64_t>> slots;  // of CompiledRecipe
   std::vector<Tensor> tensors;                // in the recipe's order

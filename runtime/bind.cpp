@@ -11,6 +11,8 @@
 namespace epifuse::runtime {
 namespace {
 
+constexpr int pointer_alignment = 8;
+
 struct Range {
   std::string name;
   uint64_t begin = 0, end = 0;
@@ -57,13 +59,14 @@ class Binder {
     for (size_t i = 0; i < recipe_.tensors.size(); ++i) {
       const RecipeTensor& wanted = recipe_.tensors[i];
       const auto& tensor = resolved_.tensors[i];
-      if (const Status s = check_pointer(fmt::format("tensor '{}'", wanted.name), tensor.argument->pointer,
-                                         tensor.bytes, wanted.alignment);
-          !s) {
-        return s;
-      }
+      const int alignment = wanted.pointer_axes == 0 ? wanted.alignment : pointer_alignment;
+      if (const Status s = check_pointer(what(wanted), tensor.argument->pointer, tensor.bytes, alignment); !s) return s;
     }
     return {};
+  }
+
+  static std::string what(const RecipeTensor& tensor) {
+    return fmt::format("{}tensor '{}'", tensor.pointer_axes == 0 ? "" : "the array of pointers of ", tensor.name);
   }
 
   Status check_pointer(const std::string& what, cuda::DevicePointer pointer, int64_t bytes, int alignment) const {
@@ -92,10 +95,11 @@ class Binder {
     return {};
   }
 
-  Status check_workspace() const {
+  Status check_workspace() {
     const auto wanted = compiled_.workspace_bytes.evaluate(resolved_.slots);
     if (!wanted) return wanted.error();
     if (*wanted <= 0) return {};
+    workspace_bytes_ = *wanted;
     if (arguments_.workspace.bytes < *wanted) {
       return user_error(fmt::format("the workspace of kernel '{}' has {} bytes, wanted {}", recipe_.kernel,
                                     arguments_.workspace.bytes, *wanted));
@@ -106,11 +110,12 @@ class Binder {
   Status check_overlap() const {
     std::vector<Range> ranges;
     for (size_t i = 0; i < recipe_.tensors.size(); ++i) {
+      const RecipeTensor& wanted = recipe_.tensors[i];
       const auto& tensor = resolved_.tensors[i];
       if (tensor.bytes == 0) continue;
       const uint64_t begin = tensor.argument->pointer;
-      ranges.push_back({fmt::format("tensor '{}'", recipe_.tensors[i].name), begin,
-                        begin + static_cast<uint64_t>(tensor.bytes), recipe_.tensors[i].role == TensorRole::output});
+      const bool written = wanted.role == TensorRole::output && wanted.pointer_axes == 0;
+      ranges.push_back({what(wanted), begin, begin + static_cast<uint64_t>(tensor.bytes), written});
     }
     if (arguments_.workspace.bytes > 0) {
       const auto& workspace = arguments_.workspace;
@@ -175,9 +180,9 @@ class Binder {
     BoundCall::Step& step = call_.steps_.emplace_back();
     step.is_memset = true;
     if (*bytes <= 0) return {};
-    if (*offset < 0 || *offset > arguments_.workspace.bytes || *bytes > arguments_.workspace.bytes - *offset) {
-      return user_error(fmt::format("a memset of {} bytes at {} leaves the workspace of {}", *bytes, *offset,
-                                    arguments_.workspace.bytes));
+    if (*offset < 0 || *offset > workspace_bytes_ || *bytes > workspace_bytes_ - *offset) {
+      return user_error(
+          fmt::format("a memset of {} bytes at {} leaves the workspace of {}", *bytes, *offset, workspace_bytes_));
     }
     step.address = arguments_.workspace.pointer + static_cast<uint64_t>(*offset);
     step.bytes = static_cast<size_t>(*bytes);
@@ -216,8 +221,10 @@ class Binder {
     switch (field.kind) {
       case FieldKind::tensor_map: {
         const auto map = static_cast<size_t>(field.index);
-        const auto& tensor = resolved_.tensors[static_cast<size_t>(compiled_.maps[map].tensor)];
-        const cuda::DevicePointer pointer = tensor.bytes == 0 ? 0 : tensor.argument->pointer;
+        const auto index = static_cast<size_t>(compiled_.maps[map].tensor);
+        const auto& tensor = resolved_.tensors[index];
+        const bool no_base = tensor.bytes == 0 || recipe_.tensors[index].pointer_axes != 0;
+        const cuda::DevicePointer pointer = no_base ? 0 : tensor.argument->pointer;
         return encode_tensor_map(driver(), compiled_, map, pointer, resolved_.slots, at);
       }
       case FieldKind::param: put(params_[static_cast<size_t>(field.index)]); return {};
@@ -225,6 +232,10 @@ class Binder {
         if (field.tensor.empty()) return {};  // left out: null
         const auto offset = compiled.value.evaluate(resolved_.slots);
         if (!offset) return offset.error();
+        if (compiled.tensor < 0 && (*offset < 0 || *offset > workspace_bytes_)) {
+          return user_error(
+              fmt::format("'{}' would be {} bytes into the workspace of {}", field.name, *offset, workspace_bytes_));
+        }
         const cuda::DevicePointer base =
             compiled.tensor < 0 ? arguments_.workspace.pointer
                                 : resolved_.tensors[static_cast<size_t>(compiled.tensor)].argument->pointer;
@@ -272,6 +283,7 @@ class Binder {
   const int sm_count_;
   ResolvedArguments resolved_;
   std::vector<float> params_;
+  int64_t workspace_bytes_ = 0;  // that the kernel asks for
   BoundCall call_;
 };
 

@@ -10,7 +10,8 @@
 
 namespace epifuse::runtime {
 
-// Bytes of workspace that a call with these sizes needs (0: none). Looks at extents, strides and dims only.
+// Bytes of workspace that a call with these sizes needs (0: none). Looks at extents, strides and dims only. What the
+// workspace holds before a launch does not matter.
 Result<int64_t> workspace_bytes(const Module& module, const Arguments& arguments);
 
 // A value that may depend on how many multiprocessors a launch may use: the value itself, or one for each count.
@@ -79,6 +80,7 @@ class BoundCall {
 // Checks the arguments against the recipe, encodes the tensor maps and fills the parameter structs.
 // Beyond resolve_arguments (runtime/arguments.h): pointers must be aligned, lie in memory of the module's device, and
 // an output (or the workspace) must not overlap anything; the workspace must be large enough; params must be known.
+// Of a tensor of pointers this is said of the array alone: the pointers in it are known to the device only.
 // Errors (user) name the tensor, what was given and what is wanted.
 Result<BoundCall> bind_call(ModulePtr module, const Arguments& arguments);
 

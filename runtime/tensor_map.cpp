@@ -15,7 +15,7 @@ constexpr size_t most_axes = 5;
 constexpr int64_t longest_axis = int64_t{1} << 32;
 constexpr int64_t longest_stride = int64_t{1} << 40;
 constexpr int64_t stride_multiple = 16;
-// Where the map of a tensor without memory points. Any aligned address but null will do.
+// Where a map without memory points. Any aligned address but null will do.
 constexpr cuda::DevicePointer nowhere = 256;
 
 cuda::TensorMapDataType data_type(TensorMapType type) {

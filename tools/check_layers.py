@@ -12,7 +12,7 @@ import sys
 
 # Folder -> folders whose headers it may include, besides its own. The deepest folder that matches a file decides;
 # "compiler" itself is only the facade, compiler/compiler.*.
-COMPILER_PARTS = ["parser", "ir", "interpreter", "semantics", "lowering", "codegen", "toolchain"]
+COMPILER_PARTS = ["parser", "ir", "interpreter", "semantics", "chain", "lowering", "codegen", "toolchain"]
 COMPILER = ["compiler"] + [f"compiler/{part}" for part in COMPILER_PARTS]
 LIBRARIES = ["base", *COMPILER, "cache", "runtime", "deploy", "jit"]
 MAY_INCLUDE = {
@@ -21,6 +21,7 @@ MAY_INCLUDE = {
     "compiler/ir": ["base"],
     "compiler/interpreter": ["compiler/ir", "base"],
     "compiler/semantics": ["compiler/parser", "compiler/ir", "base"],
+    "compiler/chain": ["compiler/semantics", "compiler/parser", "compiler/ir", "base"],
     "compiler/lowering": ["compiler/ir", "base"],
     "compiler/codegen": ["compiler/lowering", "compiler/ir", "base"],
     "compiler/toolchain": ["base"],
@@ -34,7 +35,7 @@ MAY_INCLUDE = {
 }
 
 # Device code: each layer may include itself and those before it. A file directly in templates/ may include all.
-TEMPLATE_LAYERS = ["ptx", "atom", "tile", "pipeline", "epilogue", "kernels"]
+TEMPLATE_LAYERS = ["ptx", "atom", "tile", "pipeline", "epilogue", "pointwise", "kernels"]
 
 LONGEST_FILE = 900
 CODE = (".h", ".cpp", ".cuh", ".cu", ".def", ".py", ".sh", ".cmake")

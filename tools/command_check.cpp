@@ -62,9 +62,10 @@ Report check(const CommandLine& line, Surroundings& world) {
     for (const std::string& kernel : kernel_names(*program)) {
       Json row = {{"name", kernel}};
       if (!mistakes.has_errors()) {
-        const bool bound = is_bound(*program, kernel, options);
+        const ResolveOptions own = options_for(*program, kernel, options);
+        const bool bound = is_bound(*program, kernel, own);
         row["bound"] = bound;
-        if (bound) row["compiles"] = plans(*program, kernel, options, mistakes);
+        if (bound) row["compiles"] = plans(*program, kernel, own, mistakes);
       }
       kernels.push_back(std::move(row));
     }

@@ -56,6 +56,8 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
                             kernel.milliseconds, kernel.schedule());
   report.text += fmt::format("  {} registers at entry, {} bytes of spills, {} of cubin\n  key {}\n", image.registers,
                              image.spill_bytes, megabytes(image.cubin.size()), kernel.key);
+  if (const IntExpr workspace = kernel.workspace_bytes(); workspace.constant() != 0)
+    report.text += fmt::format("  {} bytes of workspace\n", workspace.text());
   for (const jit::RefusedPlan& refused : kernel.refused)
     report.text += fmt::format("  refused {}: {}\n", refused.schedule, refused.reason);
   for (const std::string& warning : image.warnings) report.text += fmt::format("  warning: {}\n", warning);
@@ -67,13 +69,39 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
 Report emit_text(Stage stage, const Program& program, const CommandLine& line, const std::string& file,
                  Surroundings& world) {
   Diagnostics diagnostics;
-  const std::optional<std::string> text = emit_stage(stage, program, line.kernel, compiler_options(line), diagnostics);
+  const bool of_stages = line.unfused && stage != Stage::tokens && stage != Stage::ast;
+  const std::optional<std::string> text =
+      of_stages ? emit_unfused(stage, program, line.kernel, compiler_options(line), diagnostics)
+                : emit_stage(stage, program, line.kernel, compiler_options(line), diagnostics);
   if (!text || diagnostics.has_errors()) return failure(std::move(diagnostics));
   Report report;
   report.diagnostics = std::move(diagnostics);
   Json fields;
   if (Status done = deliver(*text, file, line, world, report, fields); !done) return failure(done.error());
   report.fields = dump(fields);
+  return report;
+}
+
+Report compile_stages(const Program& program, const CommandLine& line, Surroundings& world) {
+  const std::unique_ptr<jit::Engine> engine = make_engine(world, true);
+  Diagnostics diagnostics;
+  const auto compiled = jit::compile_unfused(*engine, program, line.kernel, compiler_options(line), diagnostics);
+  if (!compiled) return failure(compiled.error());
+  if (!*compiled) return failure(std::move(diagnostics));
+  const jit::CompiledUnfused& kernel = ***compiled;
+  Report report;
+  report.text = fmt::format("{} for {}, unfused: {} kernels in {:.0f} ms\n", kernel.recipe.kernel, kernel.recipe.target,
+                            kernel.stages.size(), kernel.milliseconds);
+  for (const jit::CompiledKernelPtr& stage : kernel.stages) {
+    const KernelImage& image = stage->image;
+    report.text += fmt::format("  {:32} {:9} {:3} registers, {} bytes of spills\n", image.recipe.kernel,
+                               jit::from_name(stage->from), image.registers, image.spill_bytes);
+    for (const std::string& warning : image.warnings) report.text += fmt::format("    warning: {}\n", warning);
+  }
+  Json fields = Json::parse(unfused_json(kernel));
+  fields["toolchain_calls"] = engine->toolchain_calls();
+  report.fields = dump(fields);
+  report.diagnostics = std::move(diagnostics);
   return report;
 }
 
@@ -128,6 +156,9 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
 Report compile(const CommandLine& line, Surroundings& world) {
   if (line.emit == Emit::cubin && line.json && line.output.empty())
     return failure(ExitCode::usage, "--emit=cubin with --json needs -o FILE: JSON holds no bytes");
+  const bool is_text = line.emit && text_stage(*line.emit);
+  if (line.unfused && !is_text && (line.emit || !line.output.empty()))
+    return failure(ExitCode::usage, "--unfused makes many cubins: it goes with --emit=ir, plan or cuda, or with none");
   if (line.emit == Emit::cubin && line.output.empty() && ::isatty(STDOUT_FILENO))
     return failure(ExitCode::usage, "a cubin is no text for a terminal; write it with -o FILE, or send it into a pipe");
   std::string file;
@@ -142,7 +173,8 @@ Report compile(const CommandLine& line, Surroundings& world) {
   if (!program) return failure(program.error());
   if (diagnostics.has_errors()) return failure(std::move(diagnostics));
   const std::optional<Stage> stage = line.emit ? text_stage(*line.emit) : std::nullopt;
-  return stage ? emit_text(*stage, *program, line, file, world) : emit_artifact(*program, line, file, world);
+  if (stage) return emit_text(*stage, *program, line, file, world);
+  return line.unfused ? compile_stages(*program, line, world) : emit_artifact(*program, line, file, world);
 }
 
 }  // namespace epifuse::tools

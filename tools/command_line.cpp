@@ -33,7 +33,8 @@ constexpr const char* compile_footer = R"(Examples:
   epifuse compile specs/grouped_gemm.epi                         from the cache, or with NVRTC
   epifuse compile specs/grouped_gemm.epi -o gemm.cubin           and write the cubin
   epifuse compile specs/grouped_gemm.epi --emit=plan             any stage: tokens ast ir plan cuda ptx cubin sass
-  epifuse compile specs/grouped_gemm.epi --dims E=8,K=4096,N=1792 --schedule "pingpong 128x192")";
+  epifuse compile specs/grouped_gemm.epi --dims E=8,K=4096,N=1792 --schedule "pingpong 128x192"
+  epifuse compile specs/moe_fc1_swiglu.epi --unfused --emit=cuda  a kernel for each operation)";
 
 constexpr const char* run_footer =
     R"(Buffers have the names of the spec: x, y and y.scale, M.ends or M.counts. bf16 is read and written as uint16 bits; fp8,
@@ -46,7 +47,17 @@ Examples:
 
 constexpr const char* verify_footer = R"(Examples:
   epifuse verify specs/moe_fc1_swiglu.epi
-  epifuse verify specs/grouped_gemm.epi --counts 0,1,127,129,1000,0,4096,5 --seed 7)";
+  epifuse verify specs/grouped_gemm.epi --counts 0,1,127,129,1000,0,4096,5 --seed 7
+  epifuse verify specs/moe_fc1_swiglu.epi --tap act        and the value in front of the quantiser)";
+
+constexpr const char* fmt_footer = R"(Examples:
+  epifuse fmt specs/*.epi              writes each anew that is not formatted
+  epifuse fmt specs/*.epi --check      names those, exit code 1, and writes nothing
+  epifuse fmt my.epi -o formatted.epi)";
+
+constexpr const char* grad_footer = R"(Examples:
+  epifuse grad specs/swiglu_mlp.epi --chain fc1,fc2 -o backward.epi
+  epifuse grad specs/moe_fc1_swiglu.epi --chain moe_fc1_swiglu     of one layer)";
 
 constexpr const char* doctor_footer = R"(Examples:
   epifuse doctor            the GPU, the driver, NVRTC, the cache, and the settings
@@ -57,15 +68,15 @@ constexpr const char* cache_footer = R"(Examples:
   epifuse cache list --json
   epifuse cache path        its directory)";
 
-constexpr const char* commands[] = {"check", "compile", "run", "verify", "doctor", "cache"};
+constexpr const char* commands[] = {"check", "compile", "run", "verify", "fmt", "grad", "doctor", "cache"};
 
 // Option values as they were written; turned into a CommandLine when CLI11 is done.
 struct Written {
   std::vector<std::string> specs, inputs;
   std::string spec, kernel, schedule, device = "auto", seed = "0", data = "normal";
-  std::optional<std::string> target, emit, output, inputs_from, counts, slack, jobs;
-  std::vector<std::string> dims, params, without;
-  bool json = false;
+  std::optional<std::string> target, emit, output, inputs_from, counts, slack, jobs, chain;
+  std::vector<std::string> dims, params, without, taps;
+  bool json = false, check_only = false, unfused = false, no_unfused = false;
 };
 
 // An option that may be given several times, with one value each time, so that it does not swallow what follows.
@@ -85,6 +96,7 @@ void add_spec(CLI::App& app, Written& written) {
 void add_kernel_options(CLI::App& app, Written& written) {
   add_repeated(app, "--dims", written.dims, "numbers of dimensions: E=8,K=7168")->type_name("NAME=N,...");
   add_repeated(app, "--without", written.without, "an optional input or an output that is left out")->type_name("NAME");
+  add_repeated(app, "--tap", written.taps, "a value that gets an f32 output of its own, NAME_tap")->type_name("NAME");
   app.add_option("--target", written.target, "the GPU to compile for: sm_90a")->type_name("NAME");
   app.add_option("--schedule", written.schedule, "this plan and no other, as --emit=plan names it")->type_name("TEXT");
 }
@@ -132,6 +144,7 @@ struct Parser {
     add_spec(compile, written);
     add_kernel_options(compile, written);
     compile.add_option("--emit", written.emit, "tokens, ast, ir, plan, cuda, ptx, cubin or sass")->type_name("STAGE");
+    compile.add_flag("--unfused", written.unfused, "each operation as a kernel of its own");
     compile.add_option("-o", written.output, "the file to write: the cubin, or the stage")->type_name("FILE");
     compile.footer(compile_footer);
 
@@ -140,6 +153,7 @@ struct Parser {
     add_data_options(run, written);
     add_kernel_options(run, written);
     run.add_option("--device", written.device, "cpu (the interpreter), gpu, or auto: the GPU where there is one");
+    run.add_flag("--unfused", written.unfused, "on a GPU, each operation as a kernel of its own");
     run.add_option("-o", written.output, "a directory for NAME.npy files, or an .npz")->type_name("PATH");
     run.footer(run_footer);
 
@@ -147,7 +161,25 @@ struct Parser {
     add_spec(verify, written);
     add_data_options(verify, written);
     add_kernel_options(verify, written);
+    verify.add_flag("--no-unfused", written.no_unfused, "the fused kernel alone, not beside the unfused ones");
     verify.footer(verify_footer);
+
+    CLI::App& format = *app.add_subcommand("fmt", "formats specs in place");
+    format.add_option("FILE", written.specs, "the specs")->required();
+    CLI::Option* only = format.add_flag("--check", written.check_only, "writes nothing, names what would change");
+    format.add_option("-o", written.output, "the file to write in place of the spec")
+        ->type_name("FILE")
+        ->excludes(only);
+    format.footer(fmt_footer);
+
+    CLI::App& grad =
+        *app.add_subcommand("grad", "prints the backward kernels of a chain of forward kernels, as a spec");
+    grad.add_option("FILE", written.spec, "the spec")->required();
+    grad.add_option("--chain", written.chain, "kernels of the spec, in the order they run")
+        ->type_name("NAME,...")
+        ->required();
+    grad.add_option("-o", written.output, "the file to write")->type_name("FILE");
+    grad.footer(grad_footer);
 
     CLI::App& doctor = *app.add_subcommand("doctor", "says what this machine can do");
     CLI::App& cache = *app.add_subcommand("cache", "the kernel cache on disk");
@@ -156,7 +188,7 @@ struct Parser {
     cache.require_subcommand(1);
     CLI::App& list = *cache.add_subcommand("list", "the entries");
     CLI::App& path = *cache.add_subcommand("path", "the directory");
-    for (CLI::App* command : {&check, &compile, &run, &verify, &doctor, &list, &path}) {
+    for (CLI::App* command : {&check, &compile, &run, &verify, &format, &grad, &doctor, &list, &path}) {
       add_json(*command, written);
       check_values(*command);
     }
@@ -209,11 +241,23 @@ Result<CommandLine> understand(const Written& written) {
   line.output = written.output.value_or("");
   line.inputs = written.inputs_from.value_or("");
   line.json = written.json;
+  line.check_only = written.check_only;
+  if (!line.output.empty() && line.specs.size() > 1) return user_error("-o: it is one file, and several were named");
+  if (written.chain) {
+    Result<std::vector<std::string>> chain = parse_names(*written.chain);
+    if (!chain) return in_option("--chain", chain.error());
+    line.chain = std::move(*chain);
+  }
   for (const std::string& text : written.dims)
     if (Status status = parse_dims(text, line.dims); !status) return in_option("--dims", status.error());
   for (const std::string& text : written.params)
     if (Status status = parse_params(text, line.params); !status) return in_option("--param", status.error());
   line.left_out.insert(written.without.begin(), written.without.end());
+  line.taps.insert(written.taps.begin(), written.taps.end());
+  line.unfused = written.unfused;
+  line.no_unfused = written.no_unfused;
+  if (line.unfused && !line.schedule.empty())
+    return user_error("--schedule: it names a plan of the fused kernel, and --unfused asks for others");
   for (const std::string& text : written.inputs) {
     auto assignment = parse_assignment(text);
     if (!assignment) return user_error(fmt::format("an input is NAME=FILE.npy: {}", assignment.error().message));

@@ -21,15 +21,20 @@ enum class DeviceChoice { automatic, cpu, gpu };
 
 struct CommandLine {
   std::string command;             // "check", "cache list"
-  std::vector<std::string> specs;  // exactly one but for check
+  std::vector<std::string> specs;  // exactly one but for check and fmt
   std::string kernel;              // empty: the only one of the file
   std::map<std::string, int64_t> dims;
   std::set<std::string> left_out;
+  std::set<std::string> taps;  // values that get an f32 output of their own
   std::map<std::string, double> params;
   std::optional<Target> target;  // empty: the GPU's where one is used, else the default
   std::string schedule;
+  bool unfused = false;     // compile, run: each operation as a kernel of its own
+  bool no_unfused = false;  // verify: the fused kernel alone
   std::optional<Emit> emit;
-  std::string output;  // -o
+  std::string output;              // -o
+  bool check_only = false;         // fmt
+  std::vector<std::string> chain;  // grad: kernels of the file, in the order they run
 
   // run, verify
   DeviceChoice device = DeviceChoice::automatic;

@@ -11,6 +11,7 @@
 #include "base/npy.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/buffers.h"
+#include "compiler/lowering/differentiate.h"
 #include "jit/inputs.h"
 #include "jit/run.h"
 #include "tools/commands.h"
@@ -90,8 +91,8 @@ class Destination {
 
 struct Ran {
   Buffers inputs, outputs;
-  double seconds = 0;             // of the kernel or the interpreter, copies included
-  jit::CompiledKernelPtr kernel;  // on the GPU
+  double seconds = 0;        // of the kernel or the interpreter, copies included
+  std::string compile_json;  // of the kernel or kernels, on a GPU
   std::string device_name;
 };
 
@@ -101,7 +102,8 @@ Result<Ran> run_on_interpreter(const KernelInputs& inputs, const CommandLine& li
   if (!made) return made.error();
   ran.inputs = *std::move(made);
   const auto start = std::chrono::steady_clock::now();
-  Result<Buffers> outputs = interpreter::run(inputs.graph, ran.inputs, line.params, nullptr, line.jobs);
+  const ir::Graph graph = lowering::differentiate(inputs.graph);
+  Result<Buffers> outputs = interpreter::run(graph, ran.inputs, line.params, nullptr, line.jobs);
   if (!outputs) return outputs.error();
   ran.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ran.outputs = *std::move(outputs);
@@ -116,11 +118,25 @@ Result<std::optional<Ran>> run_on_device(const Gpu& gpu, const Program& program,
   CompilerOptions options = compiler_options(line);
   options.dims = inputs.dims;
   options.target = gpu.target;
-  auto compiled = engine->compile(program, line.kernel, options, diagnostics);
-  if (!compiled) return compiled.error();
-  if (!*compiled) return {std::nullopt};
   Ran ran;
-  ran.kernel = **compiled;
+  std::optional<jit::LaunchSequence> kernel;
+  if (line.unfused) {
+    auto compiled = jit::compile_unfused(*engine, program, line.kernel, options, diagnostics, line.jobs);
+    if (!compiled) return compiled.error();
+    if (!*compiled) return {std::nullopt};
+    Result<jit::LaunchSequence> loaded = jit::load_unfused(*engine, **compiled, gpu.device);
+    if (!loaded) return loaded.error();
+    ran.compile_json = unfused_json(***compiled);
+    kernel = *std::move(loaded);
+  } else {
+    auto compiled = engine->compile(program, line.kernel, options, diagnostics);
+    if (!compiled) return compiled.error();
+    if (!*compiled) return {std::nullopt};
+    Result<jit::LoadedKernel> loaded = engine->load(**compiled, gpu.device);
+    if (!loaded) return loaded.error();
+    ran.compile_json = kernel_json(***compiled);
+    kernel = *std::move(loaded);
+  }
   ran.device_name = gpu.device->info().name;
   Result<Buffers> made = jit::make_inputs(inputs.graph, inputs.data);
   if (!made) return made.error();
@@ -128,7 +144,7 @@ Result<std::optional<Ran>> run_on_device(const Gpu& gpu, const Program& program,
   jit::RunOptions run_options;
   run_options.params = line.params;
   const auto start = std::chrono::steady_clock::now();
-  Result<Buffers> outputs = jit::run_on_gpu(*engine, ran.kernel, ran.inputs, run_options, gpu.device);
+  Result<Buffers> outputs = jit::run_on_gpu(lowering::differentiate(inputs.graph), *kernel, ran.inputs, run_options);
   if (!outputs) return outputs.error();
   ran.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   ran.outputs = *std::move(outputs);
@@ -188,14 +204,14 @@ Report describe(const KernelInputs& inputs, const Ran& ran, const CommandLine& l
   }
   if (!destination.nowhere()) report.text += fmt::format("  written to {}\n", line.output);
   Json fields = {{"kernel", inputs.graph.name},
-                 {"device", ran.kernel ? "gpu" : "cpu"},
+                 {"device", ran.compile_json.empty() ? "cpu" : "gpu"},
                  {"device_name", ran.device_name},
                  {"seconds", ran.seconds},
                  {"seed", line.seed},
                  {"dims", std::move(dims)},
                  {"inputs", std::move(given)},
                  {"outputs", std::move(outputs)}};
-  if (ran.kernel) fields["compile"] = Json::parse(kernel_json(*ran.kernel));
+  if (!ran.compile_json.empty()) fields["compile"] = Json::parse(ran.compile_json);
   report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
   return report;
 }

@@ -21,6 +21,8 @@ Report check(const CommandLine& line, Surroundings& world);
 Report compile(const CommandLine& line, Surroundings& world);
 Report run(const CommandLine& line, Surroundings& world);
 Report verify(const CommandLine& line, Surroundings& world);
+Report format(const CommandLine& line, Surroundings& world);
+Report gradients(const CommandLine& line, Surroundings& world);
 Report doctor(const CommandLine& line, Surroundings& world);
 Report cache_list(const CommandLine& line, Surroundings& world);
 Report cache_path(const CommandLine& line, Surroundings& world);

@@ -10,6 +10,7 @@ CompilerOptions compiler_options(const CommandLine& line) {
   CompilerOptions options;
   options.dims = line.dims;
   options.left_out = line.left_out;
+  options.taps = line.taps;
   options.target = line.target.value_or(Target{});
   options.schedule = line.schedule;
   return options;
@@ -30,6 +31,7 @@ std::string kernel_json(const jit::CompiledKernel& kernel) {
   for (const jit::RefusedPlan& plan : kernel.refused)
     refused.push_back({{"plan", plan.schedule}, {"reason", plan.reason}});
   const KernelImage& image = kernel.image;
+  const IntExpr workspace = kernel.workspace_bytes();
   const Json json = {{"kernel", image.recipe.kernel},
                      {"target", image.recipe.target},
                      {"key", kernel.key},
@@ -42,7 +44,25 @@ std::string kernel_json(const jit::CompiledKernel& kernel) {
                      {"spill_bytes", image.spill_bytes},
                      {"wgmma_serialized", image.wgmma_serialized},
                      {"cubin_bytes", image.cubin.size()},
+                     {"workspace_bytes", workspace.constant() ? Json(*workspace.constant()) : Json(workspace.text())},
                      {"warnings", image.warnings}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string unfused_json(const jit::CompiledUnfused& kernel) {
+  using Json = nlohmann::ordered_json;
+  bool compiled = false;
+  Json stages = Json::array();
+  for (const jit::CompiledKernelPtr& stage : kernel.stages) {
+    compiled = compiled || stage->from == jit::From::toolchain;
+    stages.push_back(Json::parse(kernel_json(*stage)));
+  }
+  const Json json = {{"kernel", kernel.recipe.kernel},
+                     {"target", kernel.recipe.target},
+                     {"compiled", compiled},
+                     {"ms", kernel.milliseconds},
+                     {"unfused", true},
+                     {"stages", std::move(stages)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compiler/compiler.h"
-#include "jit/engine.h"
+#include "jit/unfused.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
 
@@ -18,5 +18,8 @@ std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cac
 
 // What --json says of a compiled kernel, as the text of a JSON object.
 std::string kernel_json(const jit::CompiledKernel& kernel);
+
+// … and of one with a kernel for each operation.
+std::string unfused_json(const jit::CompiledUnfused& kernel);
 
 }  // namespace epifuse::tools

@@ -15,8 +15,15 @@ struct Command {
   Report (*run)(const CommandLine&, Surroundings&);
 };
 constexpr Command commands[] = {
-    {"check", check},           {"compile", compile},       {"run", run}, {"verify", verify}, {"doctor", doctor},
-    {"cache list", cache_list}, {"cache path", cache_path},
+    {"check", check},
+    {"compile", compile},
+    {"run", run},
+    {"verify", verify},
+    {"fmt", format},
+    {"grad", gradients},
+    {"doctor", doctor},
+    {"cache list", cache_list},
+    {"cache path", cache_path},
 };
 
 Surroundings surroundings() {

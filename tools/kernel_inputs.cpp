@@ -59,6 +59,7 @@ class Gatherer {
     ResolveOptions options;
     options.dims = std::move(dims);
     options.left_out = line_.left_out;
+    options.taps = line_.taps;
     options.require_bound = require_bound;
     return resolve(program_, line_.kernel, options, diagnostics_);
   }

@@ -44,4 +44,12 @@ Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics
   return load_program(path, files, diagnostics);
 }
 
+Result<std::string> read_spec_text(const std::string& path, FileSystem& disk) {
+  SpecFiles files(disk);
+  Result<std::optional<std::string>> text = files.read(path);
+  if (!text) return text.error();
+  if (!*text) return user_error(fmt::format("there is no file '{}'", path));
+  return std::move(**text);
+}
+
 }  // namespace epifuse::tools

@@ -14,4 +14,7 @@ namespace epifuse::tools {
 // the text are in `diagnostics`.
 Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics& diagnostics);
 
+// The text of that file alone, whatever it uses; the same errors.
+Result<std::string> read_spec_text(const std::string& path, FileSystem& disk);
+
 }  // namespace epifuse::tools

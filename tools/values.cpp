@@ -50,6 +50,17 @@ Result<std::pair<std::string, std::string>> parse_assignment(std::string_view te
   return std::pair(std::string(name), std::string(value));
 }
 
+Result<std::vector<std::string>> parse_names(std::string_view text) {
+  std::vector<std::string> names;
+  Status status = for_each_part(text, [&](std::string_view part) -> Status {
+    if (!is_name(part)) return user_error(fmt::format("'{}' is no name", part));
+    names.emplace_back(part);
+    return {};
+  });
+  if (!status) return status.error();
+  return names;
+}
+
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most) {
   int64_t value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);

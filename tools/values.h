@@ -21,6 +21,9 @@ Status parse_params(std::string_view text, std::map<std::string, double>& params
 
 Result<std::vector<int64_t>> parse_counts(std::string_view text);
 
+// "fc1,fc2".
+Result<std::vector<std::string>> parse_names(std::string_view text);
+
 // "7" as a whole number in [least, most].
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most);
 

@@ -54,12 +54,21 @@ std::string spell_map(const EpilogueNode& node, const std::vector<std::string>& 
   EPIFUSE_ENSURE(false, fmt::format("no spelling for '{}'", ir::op_info(node.op).name));
 }
 
-std::vector<int> leaves_of(const Epilogue& epilogue, int root) {
+namespace {
+
+std::vector<bool> needed_by(const Epilogue& epilogue, const std::vector<int>& roots) {
   std::vector<bool> needed(epilogue.nodes.size());
-  needed[static_cast<size_t>(root)] = true;
+  for (const int root : roots) needed[static_cast<size_t>(root)] = true;
   for (size_t i = epilogue.nodes.size(); i-- > 0;)
     if (needed[i])
       for (const int argument : epilogue.nodes[i].args) needed[static_cast<size_t>(argument)] = true;
+  return needed;
+}
+
+}  // namespace
+
+std::vector<int> leaves_of(const Epilogue& epilogue, const std::vector<int>& roots) {
+  const std::vector<bool> needed = needed_by(epilogue, roots);
   std::vector<int> leaves;
   for (size_t i = 0; i < epilogue.nodes.size(); ++i) {
     const Kind kind = epilogue.nodes[i].kind;
@@ -80,19 +89,18 @@ std::string leaf_name(const ir::Graph& graph, const Epilogue& epilogue, int leaf
   return in.doubled ? fmt::format("in{}_{}", in.part, name) : "in_" + name;
 }
 
-std::string spell_value(const ir::Graph& graph, const Epilogue& epilogue, int root, const std::string& name) {
+std::string spell_values(const ir::Graph& graph, const Epilogue& epilogue, const std::vector<int>& roots,
+                         const std::string& name) {
+  const bool several = roots.size() > 1;
   std::vector<std::string> spelled(epilogue.nodes.size());
   std::string parameters;
-  for (const int leaf : leaves_of(epilogue, root)) {
+  if (several)
+    for (const int root : roots) parameters += fmt::format("{}float& value_{}", parameters.empty() ? "" : ", ", root);
+  for (const int leaf : leaves_of(epilogue, roots)) {
     spelled[static_cast<size_t>(leaf)] = leaf_name(graph, epilogue, leaf);
     parameters += (parameters.empty() ? "float " : ", float ") + spelled[static_cast<size_t>(leaf)];
   }
-  std::vector<bool> needed(epilogue.nodes.size());
-  needed[static_cast<size_t>(root)] = true;
-  for (size_t i = epilogue.nodes.size(); i-- > 0;)
-    if (needed[i])
-      for (const int argument : epilogue.nodes[i].args) needed[static_cast<size_t>(argument)] = true;
-
+  const std::vector<bool> needed = needed_by(epilogue, roots);
   std::string body;
   for (size_t i = 0; i < epilogue.nodes.size(); ++i) {
     const EpilogueNode& node = epilogue.nodes[i];
@@ -104,8 +112,12 @@ std::string spell_value(const ir::Graph& graph, const Epilogue& epilogue, int ro
     spelled[i] = fmt::format("v{}", i);
     body += fmt::format("    const float {} = {};\n", spelled[i], spell_map(node, arguments));
   }
-  return fmt::format("  static EPIFUSE_DEVICE float {}({}) {{\n{}    return {};\n  }}\n", name, parameters, body,
-                     spelled[static_cast<size_t>(root)]);
+  if (several)
+    for (const int root : roots) body += fmt::format("    value_{} = {};\n", root, spelled[static_cast<size_t>(root)]);
+  else
+    body += fmt::format("    return {};\n", spelled[static_cast<size_t>(roots[0])]);
+  return fmt::format("  static EPIFUSE_DEVICE {} {}({}) {{\n{}  }}\n", several ? "void" : "float", name, parameters,
+                     body);
 }
 
 }  // namespace epifuse::codegen

@@ -14,12 +14,14 @@ std::string spell_number(double number);
 // `node` over its arguments' spellings, as one expression.
 std::string spell_map(const lowering::EpilogueNode& node, const std::vector<std::string>& arguments);
 
-// Leaves (accumulators, inputs, params) that the value of `root` needs, in the order of their nodes.
-std::vector<int> leaves_of(const lowering::Epilogue& epilogue, int root);
+// Leaves (accumulators, inputs, params) that the values of `roots` need, in the order of their nodes.
+std::vector<int> leaves_of(const lowering::Epilogue& epilogue, const std::vector<int>& roots);
 
-// A device function `name` that computes the value of `root` from its leaves, one float parameter for each, named by
-// `leaf_name(node)`. Indented to stand in a struct.
-std::string spell_value(const ir::Graph& graph, const lowering::Epilogue& epilogue, int root, const std::string& name);
+// A device function `name` that computes the value of one root from its leaves, one float parameter for each, named by
+// `leaf_name(node)`; or those of several roots, which it puts into references in front of the leaves. Indented to stand
+// in a struct.
+std::string spell_values(const ir::Graph& graph, const lowering::Epilogue& epilogue, const std::vector<int>& roots,
+                         const std::string& name);
 
 // Parameter name of a leaf: "sum_0", "in_prob", "in1_bias", "param_limit".
 std::string leaf_name(const ir::Graph& graph, const lowering::Epilogue& epilogue, int leaf);

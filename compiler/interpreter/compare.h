@@ -7,6 +7,9 @@
 // error per group and per strip of columns is bounded (a systematic error can hide inside intervals that bound the
 // worst case), gaps must be zero, and what the language does not write must still hold what it held before.
 //
+// Of a sum, the norm's limit is relative to the sums of the magnitudes of the terms where those cancel: no f32 sum is
+// better than that, and the result's own norm may be as small as one likes.
+//
 // Codes are compared as numbers: -0 and +0 are the same, any NaN is NaN.
 #pragma once
 
@@ -32,21 +35,39 @@ struct WorstElement {
   double excess = 0;  // how far outside the rounded interval, relative to the reference
 };
 
-struct Verdict {
+// Counts of elements and scales. `different`, of elements whose code is not the reference's (allowed inside the
+// interval), is `one_step` to a neighbouring code and `more_steps` beyond; codes are compared under the stored scale.
+struct Counts {
+  int64_t elements = 0;
+  int64_t outside = 0;  // elements outside their interval
+  int64_t different = 0, one_step = 0, more_steps = 0;
+  int64_t scales = 0, scales_outside = 0;
+  int64_t scales_different = 0, scales_one_step = 0, scales_more_steps = 0;
+  int64_t scales_uncertain = 0;  // of the different ones, those whose interval spans more than two scales
+  int64_t nan_reference = 0, nan_stored = 0;
+  int64_t saturated = 0;   // stored at the largest finite number of an 8-bit or smaller type
+  int64_t zero_signs = 0;  // zeros of the other sign, where the value is exact
+
+  void add(const Counts& other);
+};
+
+// What lies in one group of an output.
+struct GroupVerdict : Counts {
+  int group = -1;  // -1: everything that no group holds
+  double error_norm = 0;
+  bool norm_exceeded = false;
+  WorstElement worst;
+};
+
+struct Verdict : Counts {
   std::string output;
   bool ok = true;
   std::string cause;  // why not; empty when ok
   WorstElement worst;
+  std::vector<GroupVerdict> groups;  // in their order; one when nothing is grouped
 
-  int64_t elements = 0;
-  int64_t outside = 0;    // elements outside their interval
-  int64_t different = 0;  // elements whose code is not the reference's (allowed inside the interval)
-  int64_t scales = 0, scales_outside = 0, scales_different = 0;
-  int64_t nan_reference = 0, nan_stored = 0;
-  int64_t saturated = 0;   // stored at the largest finite number of an 8-bit or smaller type
-  int64_t zero_signs = 0;  // zeros of the other sign, where the value is exact
-  int64_t touched = 0;     // bytes changed that belong to nobody
-  int64_t gap = 0;         // codes and scales in gaps that are not zero
+  int64_t touched = 0;  // bytes changed that belong to nobody
+  int64_t gap = 0;      // codes and scales in gaps that are not zero
 
   double error_norm = 0;  // of everything, relative
   double worst_group_norm = 0;
@@ -68,5 +89,14 @@ inline constexpr int64_t strip_width = 16;
 // buffers are read, so a caller can copy, judge and free one output after the other.
 Result<Verdict> judge(const Reference& reference, const ir::Output& output, const Buffers& stored,
                       const Before& before = {});
+
+// The same for several runs on the same inputs: what the elements may be is computed once. Verdicts in the order of the
+// runs.
+struct Run {
+  const Buffers* stored = nullptr;
+  Before before;
+};
+Result<std::vector<Verdict>> judge_runs(const Reference& reference, const ir::Output& output,
+                                        const std::vector<Run>& runs);
 
 }  // namespace epifuse::interpreter

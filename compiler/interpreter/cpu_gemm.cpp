@@ -16,6 +16,7 @@ namespace epifuse::interpreter {
 namespace {
 
 constexpr int64_t tile_rows = 128, tile_cols = 128, tile_depth = 256;
+static_assert(tile_rows == tile_cols && tile_rows <= tile_depth);
 constexpr int64_t lanes = 8, group_rows = 4;
 using Lanes = double __attribute__((vector_size(lanes * sizeof(double))));
 
@@ -58,11 +59,24 @@ void convert(const GemmOperand& operand, int64_t row_begin, int64_t count, int64
     }
     return;
   }
-  for (int64_t i = 0; i < depth; ++i)
-    for (int64_t row = 0; row < count; ++row) {
-      const int64_t position = operand.rows[row_begin + row];
-      put(row, i, position < 0 ? 0.0 : load_one(*operand.tensor, position + (k + i) * operand.k_step));
+  // Rows that are there, and where they lie.
+  int64_t rows[tile_rows], positions[tile_rows], present = 0;
+  for (int64_t row = 0; row < count; ++row) {
+    const int64_t position = operand.rows[row_begin + row];
+    if (position < 0) {
+      for (int64_t i = 0; i < depth; ++i) put(row, i, 0);
+    } else {
+      rows[present] = row;
+      positions[present++] = position + k * operand.k_step;
     }
+  }
+  for (int64_t i = 0; i < depth; ++i) {
+    load_at(*operand.tensor, positions, present, values);
+    for (int64_t n = 0; n < present; ++n) {
+      put(rows[n], i, values[n]);
+      positions[n] += operand.k_step;
+    }
+  }
 }
 
 void multiply_tile(const GemmTask& task, const GemmBlock& block, int64_t row, int64_t col, double* into) {

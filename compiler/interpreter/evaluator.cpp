@@ -41,8 +41,16 @@ Lane ValueProgram::lane(Scratch& scratch, int index) const {
 
 Lane ValueProgram::run(Scratch& scratch, const int64_t* position, int count) const {
   scratch.coordinates_.compute(coordinates_, position, count);
-  for (size_t i = 0; i < instructions_.size(); ++i) execute(instructions_[i], static_cast<int>(i), scratch, count);
+  for (size_t i = 0; i < instructions_.size(); ++i)
+    if (is_needed(instructions_[i], scratch, count)) execute(instructions_[i], static_cast<int>(i), scratch, count);
   return lane(scratch, static_cast<int>(instructions_.size()) - 1);
+}
+
+bool ValueProgram::is_needed(const Instruction& instruction, const Scratch& scratch, int count) const {
+  if (instruction.guard < 0) return true;
+  for (int i = 0; i < count; ++i)
+    if (scratch.coordinates_.at(instruction.guard, i) == instruction.guarded_part) return true;
+  return false;
 }
 
 void ValueProgram::execute(const Instruction& instruction, int target, Scratch& scratch, int count) const {

@@ -19,8 +19,9 @@ namespace epifuse::interpreter {
 
 class ValueProgram {
  public:
-  // `domain` has the names of the value, in the order in which places are given later. Refuses, by name, operations
-  // that the interpreter does not have. Problem and gemm results must outlive the program.
+  // `domain` has the names of the value (a row for the count of its groups), and perhaps more along which it is the
+  // same, in the order in which places are given later. Refuses, by name, operations that the interpreter does not
+  // have. Problem and gemm results must outlive the program.
   static Result<ValueProgram> compile(const Problem& problem, const GemmResults& gemms, ir::NodeId value,
                                       const ir::Shape& domain, int vector_axis, bool bounds);
 
@@ -56,8 +57,12 @@ class ValueProgram {
     CoordinateId blocked = -1;       // scaled_input: the coordinate that is divided into blocks
     int64_t scale_stride = 0;        // … and its stride in the scales
     CoordinateId condition = -1;     // masked: 0 where it is negative; choose: which argument
+    // Needed only where this choice falls on this part; most runs lie in one part of a join.
+    CoordinateId guard = -1;
+    int guarded_part = 0;
   };
 
+  bool is_needed(const Instruction& instruction, const Scratch& scratch, int count) const;
   void execute(const Instruction& instruction, int target, Scratch& scratch, int count) const;
   void load_plain(const Instruction& instruction, const Lane& lane, Scratch& scratch, int count) const;
   void load_scaled(const Instruction& instruction, const Lane& lane, Scratch& scratch, int count) const;

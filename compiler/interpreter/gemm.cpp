@@ -2,9 +2,9 @@
 #include "compiler/interpreter/gemm.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
+#include "compiler/interpreter/exact_sums.h"
 #include "compiler/interpreter/parallel.h"
 
 namespace epifuse::interpreter {
@@ -28,35 +28,46 @@ double error_factor(int64_t depth, const Accumulation& accumulation) {
   return (static_cast<double>(depth) / 16 + 16) * accumulation.unit;
 }
 
-// The exponent of the lowest set bit of a finite nonzero double.
-int lowest_bit(double value) {
-  const uint64_t bits = std::bit_cast<uint64_t>(value);
-  const uint64_t fraction = bits & ((uint64_t{1} << 52) - 1);
-  const int field = static_cast<int>(bits >> 52) & 0x7FF;
-  return fraction == 0 ? field - 1023 : field - 1075 + std::countr_zero(fraction);
-}
-
 struct Measure {
   double norm = 0;
   int grid = GemmResult::empty_grid;
 };
 
-Measure measure(const GemmOperand& operand, int64_t row, int64_t k, int64_t depth) {
-  Measure result;
-  if (operand.rows[row] < 0) return result;
+// Rows measured together: where the rows of a buffer are contiguous, across them, that is how it is read.
+constexpr int64_t measured_rows = 64;
+
+// Measures `count` (at most measured_rows) rows of an operand.
+void measure(const GemmOperand& operand, int64_t row, int64_t count, int64_t k, int64_t depth, Measure* into) {
   constexpr int64_t chunk = 256;
   double values[chunk];
-  double sum = 0;
-  for (int64_t done = 0; done < depth; done += chunk) {
-    const int64_t n = std::min(chunk, depth - done);
-    load(*operand.tensor, operand.rows[row] + (k + done) * operand.k_step, operand.k_step, n, values);
-    for (int64_t i = 0; i < n; ++i) {
-      sum += values[i] * values[i];
-      if (values[i] != 0) result.grid = std::min(result.grid, lowest_bit(values[i]));
+  const auto add = [&](Measure& measure, double value) {
+    measure.norm += value * value;
+    if (value != 0) measure.grid = std::min(measure.grid, lowest_bit(value));
+  };
+  int64_t rows[measured_rows], positions[measured_rows], present = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    into[i] = {};
+    if (operand.rows[row + i] < 0) continue;
+    rows[present] = i;
+    positions[present++] = operand.rows[row + i] + k * operand.k_step;
+  }
+  if (operand.k_step == 1) {
+    for (int64_t i = 0; i < present; ++i)
+      for (int64_t done = 0; done < depth; done += chunk) {
+        const int64_t n = std::min(chunk, depth - done);
+        load(*operand.tensor, positions[i] + done, 1, n, values);
+        for (int64_t j = 0; j < n; ++j) add(into[rows[i]], values[j]);
+      }
+  } else {
+    for (int64_t done = 0; done < depth; ++done) {
+      load_at(*operand.tensor, positions, present, values);
+      for (int64_t i = 0; i < present; ++i) {
+        add(into[rows[i]], values[i]);
+        positions[i] += operand.k_step;
+      }
     }
   }
-  result.norm = std::sqrt(sum);
-  return result;
+  for (int64_t i = 0; i < count; ++i) into[i].norm = std::sqrt(into[i].norm);
 }
 
 }  // namespace
@@ -94,20 +105,31 @@ Result<GemmResult> run_gemm(const Problem& problem, ir::NodeId node, GemmProvide
     result.block_error.push_back(error_factor(block.depth, accumulation));
     std::fill_n(result.block_of_row.begin() + block.c_row, block.rows, static_cast<int32_t>(i));
   }
-  parallel_for(task.rows, threads, [&](int64_t row) {
-    if (result.block_of_row[row] < 0) return;
-    const GemmBlock& block = task.blocks[result.block_of_row[row]];
-    const Measure m = measure(task.a, block.row_begin + row - block.c_row, block.a_k, block.depth);
-    result.a_norm[row] = m.norm;
-    result.a_grid[row] = m.grid;
-  });
-  parallel_for(blocks * task.cols, threads, [&](int64_t i) {
-    const GemmBlock& block = task.blocks[i / task.cols];
-    if (block.rows == 0) return;
-    const Measure m = measure(task.b, block.col_begin + i % task.cols, block.b_k, block.depth);
-    result.b_norm[i] = m.norm;
-    result.b_grid[i] = m.grid;
-  });
+  // Rows of A block by block, columns of B likewise, a few of them at a time.
+  const auto measure_all = [&](bool of_a) {
+    std::vector<std::pair<int64_t, int64_t>> tasks;  // block, first row or column
+    for (int64_t i = 0; i < blocks; ++i)
+      if (task.blocks[i].rows > 0)
+        for (int64_t at = 0; at < (of_a ? task.blocks[i].rows : task.cols); at += measured_rows)
+          tasks.push_back({i, at});
+    parallel_for(static_cast<int64_t>(tasks.size()), threads, [&](int64_t number) {
+      const auto [index, at] = tasks[number];
+      const GemmBlock& block = task.blocks[index];
+      const int64_t count = std::min(measured_rows, (of_a ? block.rows : task.cols) - at);
+      Measure measures[measured_rows];
+      if (of_a)
+        measure(task.a, block.row_begin + at, count, block.a_k, block.depth, measures);
+      else
+        measure(task.b, block.col_begin + at, count, block.b_k, block.depth, measures);
+      const int64_t to = of_a ? block.c_row + at : index * task.cols + at;
+      for (int64_t i = 0; i < count; ++i) {
+        (of_a ? result.a_norm : result.b_norm)[to + i] = measures[i].norm;
+        (of_a ? result.a_grid : result.b_grid)[to + i] = measures[i].grid;
+      }
+    });
+  };
+  measure_all(true);
+  measure_all(false);
   return result;
 }
 

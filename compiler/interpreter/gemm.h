@@ -76,11 +76,11 @@ struct GemmResult {
 // Gemm results by node.
 using GemmResults = std::map<ir::NodeId, GemmResult>;
 
-// The task of a node. `dequantised` keeps buffers that had to be made for it.
+// The task of a node. `made` keeps buffers that had to be made for it.
 struct GemmPlan {
   GemmTask task;
   std::vector<GemmAxis> row_axes, col_axes;
-  std::deque<HostTensor> dequantised;
+  std::deque<HostTensor> made;
 };
 Result<GemmPlan> plan_gemm(const Problem& problem, ir::NodeId node);
 

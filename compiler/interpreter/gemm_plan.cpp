@@ -1,6 +1,7 @@
 // From a gemm node to a task: which names are rows, columns, batches or groups, and where each element lies.
 #include <algorithm>
 #include <fmt/format.h>
+#include <optional>
 
 #include "base/ensure.h"
 #include "compiler/interpreter/gemm.h"
@@ -33,6 +34,28 @@ class OperandReader {
     NodeId id = operand_;
     while (graph_.nodes[id].op != ir::Op::input) id = graph_.nodes[id].args[0];
     return graph_.nodes[id].index;
+  }
+
+  // Whether the index of a gather runs over the contracted name: rows lie anywhere along it.
+  bool gathers_contraction() const {
+    for (NodeId id = operand_; graph_.nodes[id].op != ir::Op::input; id = graph_.nodes[id].args[0])
+      if (graph_.nodes[id].op == ir::Op::gather &&
+          graph_.has_name(graph_.nodes[graph_.nodes[id].args[1]].shape, contracted_))
+        return true;
+    return false;
+  }
+
+  // Where each group starts along the contraction: as in the buffer that has the contracted name, an input's or an
+  // index's.
+  const Groups* contracted_groups() const {
+    for (NodeId id = operand_;; id = graph_.nodes[id].args[0]) {
+      const Node& node = graph_.nodes[id];
+      const NodeId buffer = node.op == ir::Op::gather ? node.args[1] : id;
+      if (graph_.nodes[buffer].op == ir::Op::input)
+        for (const Extent& extent : graph_.inputs[graph_.nodes[buffer].index].tensor.shape)
+          if (graph_.same_name(extent, contracted_)) return problem_.groups(extent.dim);
+      EPIFUSE_ENSURE(node.op != ir::Op::input, "an operand of a gemm without the contracted name");
+    }
   }
 
   // The element's position in the input's buffer, or no_position.
@@ -115,8 +138,7 @@ class Planner {
       std::swap(a, b);
       classify(a, b);
     }
-    if ((ragged_in_a_ || ragged_contraction()) && !batch_.empty())
-      return user_error("the interpreter does not have a gemm that is both grouped and batched yet");
+    a_node_ = a;
     if (Status status = operand(a, a_shape(), plan_.task.a); !status) return status.error();
     if (Status status = operand(b, b_shape(), plan_.task.b); !status) return status.error();
     blocks();
@@ -190,25 +212,31 @@ class Planner {
     std::vector<Place> places;
     for (const Extent& e : shape) places.push_back({e, 0});
     places.push_back({contracted_, 0});
-    bool have_step = false;
-    for (int64_t row = 0; row < rows; ++row) {
-      int64_t rest = row;
-      for (size_t i = shape.size(); i-- > 0;) {
-        places[i].index = rest % problem_.size(shape[i]);
-        rest /= problem_.size(shape[i]);
-      }
-      places.back().index = 0;
-      into.rows[row] = reader.position(places);
-      if (have_step || into.rows[row] == no_position) continue;
-      if (Status status = find_step(reader, places, into); !status) return status;
-      have_step = true;
-    }
-    into.tensor =
+    const HostTensor* plain =
         input.tensor.type.scaled() ? dequantise(input.tensor, *tensor, *problem_.input_scale(reader.input())) : tensor;
+    into.tensor = plain;
+    std::optional<std::vector<Place>> some_row;  // one that lies in the buffer
+    for (int64_t row = 0; row < rows; ++row) {
+      move_to_row(row, shape, places);
+      into.rows[row] = reader.position(places);
+      if (!some_row && into.rows[row] != no_position) some_row = places;
+    }
+    if (reader.gathers_contraction() || (some_row && !find_step(reader, *some_row, into))) {
+      lay_out(reader, shape, places, *plain, into);
+    }
     return {};
   }
 
-  Status find_step(const OperandReader& reader, std::vector<Place> places, GemmOperand& into) const {
+  void move_to_row(int64_t row, const Shape& shape, std::vector<Place>& places) const {
+    for (size_t i = shape.size(); i-- > 0;) {
+      places[i].index = row % problem_.size(shape[i]);
+      row /= problem_.size(shape[i]);
+    }
+    places.back().index = 0;
+  }
+
+  // Whether neighbours along the contraction lie at equal distances; the distance.
+  bool find_step(const OperandReader& reader, std::vector<Place> places, GemmOperand& into) const {
     const int64_t origin = reader.position(places);
     const int64_t depth = problem_.size(contracted_);
     for (int64_t k = 1; k < depth; ++k) {
@@ -216,14 +244,31 @@ class Planner {
       const int64_t position = reader.position(places);
       if (k == 1) into.k_step = position - origin;
       // Positions beyond a buffer over an aligned dimension are never multiplied.
-      if (position != no_position && position != origin + k * into.k_step)
-        return user_error("the interpreter does not contract a dimension that is split into pieces");
+      if (position != no_position && position != origin + k * into.k_step) return false;
     }
-    return {};
+    return true;
+  }
+
+  // Copies the operand into rows of its own: what it contracts is dealt out in pieces, or gathered.
+  void lay_out(const OperandReader& reader, const Shape& shape, std::vector<Place> places, const HostTensor& from,
+               GemmOperand& into) {
+    const int64_t rows = static_cast<int64_t>(into.rows.size()), depth = problem_.size(contracted_);
+    HostTensor& copy = plan_.made.emplace_back(make_tensor(from.storage, {rows, depth}));
+    for (int64_t row = 0; row < rows; ++row) {
+      move_to_row(row, shape, places);
+      for (int64_t k = 0; k < depth; ++k) {
+        places.back().index = k;
+        if (const int64_t at = reader.position(places); at != no_position)
+          store_code(copy, row * depth + k, load_code(from, at));
+      }
+      into.rows[row] = row * depth;
+    }
+    into.tensor = &copy;
+    into.k_step = 1;
   }
 
   const HostTensor* dequantise(const ir::Tensor& declared, const HostTensor& codes, const HostTensor& scale) {
-    HostTensor& plain = plan_.dequantised.emplace_back(make_tensor(Storage::f32, codes.extents));
+    HostTensor& plain = plan_.made.emplace_back(make_tensor(Storage::f32, codes.extents));
     const Result<std::unique_ptr<Quantiser>> quantiser = make_quantiser(declared.type);
     EPIFUSE_ENSURE(bool(quantiser), "a type that the problem refused");
     const int rank = static_cast<int>(codes.extents.size());
@@ -243,63 +288,61 @@ class Planner {
     return &plain;
   }
 
+  // Blocks of all batches, and in each of all groups.
   void blocks() {
     GemmTask& task = plan_.task;
-    const int64_t a_rows = count(a_free_), cols = count(b_free_);
-    if (ragged_contraction()) {
-      const Groups& base = *groups(contracted_);
-      for (size_t e = 0; e < base.start.size(); ++e)
-        task.blocks.push_back(
-            {0, a_rows, 0, k_start(0, e), k_start(1, e), base.count(e), static_cast<int64_t>(e) * a_rows});
-      axis(plan_.row_axes, group_count(contracted_), a_rows);
-      axes(plan_.row_axes, a_free_);
-      task.rows = static_cast<int64_t>(base.start.size()) * a_rows;
-    } else if (ragged_in_a_) {
-      const Groups& base = *groups(grouped_);
-      const int64_t per_row = a_rows / std::max<int64_t>(1, problem_.size(grouped_));
-      for (size_t e = 0; e < base.start.size(); ++e)
-        task.blocks.push_back({base.start[e] * per_row, base.count(e) * per_row, static_cast<int64_t>(e) * cols, 0, 0,
-                               problem_.size(contracted_), base.start[e] * per_row});
-      axes(plan_.row_axes, a_free_);
-      task.rows = a_rows;
-    } else {
-      const int64_t batches = count(batch_);
-      for (int64_t i = 0; i < batches; ++i) {
-        GemmBlock block{i * a_rows, a_rows, i * cols, 0, 0, problem_.size(contracted_), i * a_rows};
-        task.blocks.push_back(block);
-      }
-      axes(plan_.row_axes, a_shape());
-      task.rows = batches * a_rows;
-    }
+    const int64_t batches = count(batch_), a_rows = count(a_free_), cols = count(b_free_);
+    const int64_t depth = problem_.size(contracted_);
+    Shape row_names = batch_;
+    if (ragged_contraction()) row_names.push_back(group_count(contracted_));
+    row_names.insert(row_names.end(), a_free_.begin(), a_free_.end());
+    axes(plan_.row_axes, row_names);
     axes(plan_.col_axes, b_free_);
+    task.rows = count(row_names);
+    for (int64_t batch = 0; batch < batches; ++batch) {
+      const int64_t a_begin = batch * a_rows;
+      if (ragged_contraction()) {
+        const Groups& a_groups = *contracted_groups(0);
+        const Groups& b_groups = *contracted_groups(1);
+        const auto groups = static_cast<int64_t>(a_groups.start.size());
+        for (int64_t e = 0; e < groups; ++e)
+          task.blocks.push_back({a_begin, a_rows, batch * cols, a_groups.start[e], b_groups.start[e],
+                                 a_groups.count(static_cast<size_t>(e)), (batch * groups + e) * a_rows});
+      } else if (ragged_in_a_) {
+        const Groups& base = *groups(grouped_);
+        const int64_t per_row = a_rows / std::max<int64_t>(1, problem_.size(grouped_));
+        const auto groups = static_cast<int64_t>(base.start.size());
+        for (int64_t e = 0; e < groups; ++e) {
+          const int64_t begin = a_begin + base.start[e] * per_row;
+          task.blocks.push_back(
+              {begin, base.count(static_cast<size_t>(e)) * per_row, (batch * groups + e) * cols, 0, 0, depth, begin});
+        }
+      } else {
+        task.blocks.push_back({a_begin, a_rows, batch * cols, 0, 0, depth, a_begin});
+      }
+    }
   }
 
-  // Where group e starts along the contraction in the buffer of an operand.
-  int64_t k_start(int which, size_t e) const {
-    NodeId id = node_.args[which];
-    if (swapped()) id = node_.args[1 - which];
-    while (graph_.nodes[id].op != ir::Op::input) id = graph_.nodes[id].args[0];
-    for (const Extent& extent : graph_.inputs[graph_.nodes[id].index].tensor.shape)
-      if (graph_.same_name(extent, contracted_)) return problem_.groups(extent.dim)->start[e];
-    EPIFUSE_ENSURE(false, "a contraction over rows that are gathered");
+  // Of A (0) or B (1).
+  const Groups* contracted_groups(int which) const {
+    const NodeId id = node_.args[swapped() ? 1 - which : which];
+    return OperandReader(problem_, id, node_.along).contracted_groups();
   }
 
-  // The operands' roles were exchanged: A's names are those of the second argument.
-  bool swapped() const { return !a_free_.empty() && !graph_.has_name(graph_.nodes[node_.args[0]].shape, a_free_[0]); }
-
-  void axis(std::vector<GemmAxis>& into, const Extent& name, int64_t stride) const { into.push_back({name, stride}); }
+  bool swapped() const { return a_node_ != node_.args[0]; }
 
   void axes(std::vector<GemmAxis>& into, const Shape& shape) const {
     int64_t stride = count(shape);
     for (const Extent& e : shape) {
       stride /= std::max<int64_t>(1, problem_.size(e));
-      axis(into, e, stride);
+      into.push_back({e, stride});
     }
   }
 
   const Problem& problem_;
   const ir::Graph& graph_;
   const Node& node_;
+  NodeId a_node_ = -1;
   Extent contracted_, grouped_;
   Shape batch_, a_free_, b_free_;
   bool ragged_in_a_ = false, ragged_in_b_ = false;

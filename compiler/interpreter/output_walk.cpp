@@ -26,6 +26,17 @@ bool contracts_groups(const ir::Graph& graph, ir::NodeId id) {
   return false;
 }
 
+// Whether the output reduces over rows of groups.
+bool reduces_groups(const ir::Graph& graph, const ir::Output& output) {
+  if (output.reduction == ir::Reduction::none) return false;
+  const ir::Shape& shape = graph.nodes[static_cast<size_t>(output.value)].shape;
+  return std::any_of(shape.begin(), shape.end(), [&](const Extent& e) {
+    const Extent name = graph.base_name(e);
+    return is_plain_name(name) && graph.dims[name.dim].kind == ir::DimKind::grouped &&
+           !graph.has_name(output.tensor.shape, name);
+  });
+}
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
@@ -35,17 +46,20 @@ Result<OutputWalk> OutputWalk::make(const Problem& problem, const GemmResults& g
   OutputWalk walk(problem, output);
   const ir::Graph& graph = problem.graph();
   walk.bounds_ = bounds;
-  walk.per_group_ = output.reduction != ir::Reduction::none || contracts_groups(graph, output.value);
-  // A stored value keeps the order in which it is computed, a reduced one that in which it is stored.
+  walk.per_group_ = reduces_groups(graph, output) || contracts_groups(graph, output.value);
+  // A reduced value keeps the order in which it is stored. Any other keeps the one in which it is computed, behind the
+  // names along which it is the same; the count of the groups of a stored row is no name of the domain.
   const bool reduced = output.reduction != ir::Reduction::none;
-  for (const Extent& e : reduced ? output.tensor.shape : graph.nodes[output.value].shape)
-    walk.domain_.push_back(graph.base_name(e));
+  const ir::Shape &kept = output.tensor.shape, &value = graph.nodes[output.value].shape;
+  for (const Extent& e : kept)
+    if (reduced || !graph.has_name(value, e)) walk.domain_.push_back(graph.base_name(e));
+  if (!reduced)
+    for (const Extent& e : value)
+      if (graph.has_name(kept, e)) walk.domain_.push_back(graph.base_name(e));
   walk.lay_out();
   walk.choose_axes();
   walk.cut_into_ranges();
   if (reduced) {
-    if (output.tensor.type.scaled())
-      return user_error("the interpreter does not quantise a reduction ('" + output.tensor.name + "') yet");
     Result<Reduced> values = reduce(problem, gemms, output, bounds, threads);
     if (!values) return values.error();
     walk.reduced_ = std::make_shared<const Reduced>(*std::move(values));
@@ -74,7 +88,7 @@ void OutputWalk::lay_out() {
     sizes_.push_back(problem_->size(name));
     const auto axis = std::find_if(tensor.shape.begin(), tensor.shape.end(),
                                    [&](const Extent& e) { return graph.same_name(e, name); });
-    EPIFUSE_ENSURE(axis != tensor.shape.end(), "an output that lacks a name of its value");
+    EPIFUSE_ENSURE(axis != tensor.shape.end(), "an output that lacks a name of its domain");
     const size_t i = static_cast<size_t>(axis - tensor.shape.begin());
     stored_dims_.push_back(axis->dim);
     strides_.push_back(strides[i]);
@@ -167,6 +181,7 @@ Tile OutputWalk::tile(int64_t index) const {
   const size_t size = static_cast<size_t>(tile.rows * Tile::pitch);
   tile.value.resize(size);
   if (bounds_) tile.low.resize(size), tile.high.resize(size);
+  if (bounds_ && reduced_) tile.slack.resize(size);
   if (zero) return tile;
   if (reduced_) {
     for (int64_t r = 0; r < tile.rows; ++r)
@@ -177,7 +192,10 @@ Tile OutputWalk::tile(int64_t index) const {
         if (col_axis_ >= 0) from += c * reduced_->strides[col_axis_];
         const size_t to = static_cast<size_t>(r * Tile::pitch + c);
         tile.value[to] = reduced_->value[from];
-        if (bounds_) tile.low[to] = reduced_->low[from], tile.high[to] = reduced_->high[from];
+        if (!bounds_) continue;
+        tile.low[to] = reduced_->low[from];
+        tile.high[to] = reduced_->high[from];
+        tile.slack[to] = reduced_->slack[from];
       }
     return tile;
   }

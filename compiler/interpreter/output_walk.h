@@ -35,6 +35,9 @@ struct Tile {
 
   static constexpr int64_t pitch = chunk_size, most_rows = 128;
   std::vector<double> value, low, high;  // [rows][pitch]; low and high are empty without bounds
+  // How far the device's value is from this one at most when all goes as it should (the norm of errors is held against
+  // its norm). Only of reductions, and with bounds; else it follows from the interval.
+  std::vector<double> slack;
 };
 
 class OutputWalk {

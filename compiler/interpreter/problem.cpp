@@ -67,7 +67,18 @@ class Binder {
     return {};
   }
 
+  // A slot's size may stand in no tensor: the rows of the buffers are all slots.
+  void find_slots() {
+    for (size_t i = 0; i < graph_.dims.size(); ++i) {
+      const ir::Dimension& dim = graph_.dims[i];
+      if (!dim.slot || dim.slot->dim < 0 || known_[dim.slot->dim] || !known_[i]) continue;
+      const int64_t groups = known_[dim.cut_by].value_or(0);
+      if (groups > 0) known_[dim.slot->dim] = *known_[i] / groups * dim.slot->over / dim.slot->times;
+    }
+  }
+
   Status finish_sizes() {
+    find_slots();
     for (size_t i = 0; i < graph_.dims.size(); ++i) {
       const ir::Dimension& dim = graph_.dims[i];
       if (!known_[i] && dim.kind == ir::DimKind::aligned && known_[dim.base]) {

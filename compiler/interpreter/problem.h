@@ -27,7 +27,8 @@ using Params = std::map<std::string, double>;
 class Problem {
  public:
   // Takes the sizes from the extents of the bound buffers: inputs, their scales, `M.ends` or `M.counts`, and those
-  // outputs that are there (their extents may say how large an aligned dimension is). Everything is checked: a missing
+  // outputs that are there (their extents may say how large an aligned dimension is); a slot's size that stands in none
+  // is the rows of the buffers over the groups. Everything is checked: a missing
   // input, a wrong storage or extent, group sizes that do not fit are errors that name the buffer. The graph and the
   // buffers must outlive the problem, and inputs must not change.
   static Result<Problem> bind(const ir::Graph& graph, const Buffers& buffers, const Params& params);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "base/ensure.h"
@@ -23,23 +24,53 @@ class ProgramCompiler {
   }
 
   Result<ValueProgram> run(NodeId value) {
-    std::vector<CoordinateId> coordinates;
-    for (const Extent& name : graph_.nodes[value].shape) {
-      const auto axis =
-          std::find_if(domain_.begin(), domain_.end(), [&](const Extent& e) { return graph_.same_name(e, name); });
-      EPIFUSE_ENSURE(axis != domain_.end(), "a domain that lacks a name of the value");
+    std::vector<CoordinateId> axes;
+    for (size_t axis = 0; axis < domain_.size(); ++axis) {
       Coordinate coordinate;
-      coordinate.axis = static_cast<int>(axis - domain_.begin());
-      coordinates.push_back(program_.coordinates_.add(coordinate));
+      coordinate.axis = static_cast<int>(axis);
+      axes.push_back(program_.coordinates_.add(coordinate));
     }
-    emit(value, coordinates);  // into the last register
+    emit(value, coordinates_of(graph_.nodes[value].shape, domain_, axes));  // into the last register
     if (!refusal_.empty()) return user_error(refusal_);
+    guard();
     return std::move(program_);
   }
 
  private:
   using Kind = ValueProgram::Kind;
   using Instruction = ValueProgram::Instruction;
+
+  static int arity(const Instruction& instruction) {
+    switch (instruction.kind) {
+      case Kind::map: return static_cast<int>(instruction.node->args.size());
+      case Kind::masked: return 1;
+      case Kind::choose: return 2;
+      default: return 0;
+    }
+  }
+
+  // Finds what only one part of a choice needs. Users come behind what they use.
+  void guard() {
+    struct Guard {
+      CoordinateId choice = -1;
+      int part = 0;
+      bool operator==(const Guard&) const = default;
+    };
+    std::vector<Instruction>& all = program_.instructions_;
+    std::vector<std::optional<Guard>> guards(all.size());  // nothing: no user met yet
+    guards.back() = Guard();
+    for (size_t i = all.size(); i-- > 0;) {
+      const Guard own = guards[i].value_or(Guard());
+      all[i].guard = own.choice;
+      all[i].guarded_part = own.part;
+      const bool chooses = all[i].kind == Kind::choose && own.choice < 0;
+      for (int n = 0; n < arity(all[i]); ++n) {
+        std::optional<Guard>& guard = guards[static_cast<size_t>(all[i].args[n])];
+        const Guard wanted = chooses ? Guard{all[i].condition, n} : own;
+        guard = !guard || *guard == wanted ? wanted : Guard();
+      }
+    }
+  }
 
   int push(Instruction instruction) {
     program_.instructions_.push_back(std::move(instruction));
@@ -201,16 +232,16 @@ class ProgramCompiler {
     Instruction instruction;
     instruction.kind = Kind::choose;
     const Shape& whole = node.shape;
+    const Extent doubled = graph_.whole_name(node);
+    const CoordinateId along = coordinate_of(doubled, whole, coordinates);
     for (int argument = 0; argument < 2; ++argument) {
       const Shape& part = graph_.nodes[node.args[argument]].shape;
-      const size_t axis = halved_axis(whole, part), part_axis = halved_axis(part, whole);
-      instruction.condition =
-          program_.coordinates_.add(halving(Coordinate::Kind::part, node, whole[axis], coordinates[axis]));
+      instruction.condition = program_.coordinates_.add(halving(Coordinate::Kind::part, node, doubled, along));
       std::vector<CoordinateId> inner;
-      for (size_t i = 0; i < part.size(); ++i)
-        inner.push_back(i == part_axis ? program_.coordinates_.add(
-                                             halving(Coordinate::Kind::join, node, whole[axis], coordinates[axis]))
-                                       : coordinate_of(part[i], whole, coordinates));
+      for (const Extent& name : part)
+        inner.push_back(graph_.same_name(name, ir::half(doubled))
+                            ? program_.coordinates_.add(halving(Coordinate::Kind::join, node, doubled, along))
+                            : coordinate_of(name, whole, coordinates));
       instruction.args[argument] = emit(node.args[argument], inner);
     }
     instruction.uniform = uniform(instruction, 2) && !program_.coordinates_[instruction.condition].varies;
@@ -224,6 +255,7 @@ class ProgramCompiler {
     gathered.index = problem_.input(index.index);
     EPIFUSE_ENSURE(gathered.index, "the index of a gather is left out");
     gathered.limit = problem_.size(node.along);
+    if (gathered.limit == 0) return constant(0);  // no row to read, not even for what is masked
     const Shape& index_shape = graph_.inputs[index.index].tensor.shape;
     const std::vector<int64_t> strides = gathered.index->strides();
     for (size_t i = 0; i < index_shape.size(); ++i)

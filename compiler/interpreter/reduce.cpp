@@ -1,31 +1,33 @@
 #include "compiler/interpreter/reduce.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
-#include "base/ensure.h"
+#include "compiler/interpreter/exact_sums.h"
 #include "compiler/interpreter/parallel.h"
 
 namespace epifuse::interpreter {
 namespace {
 
-// How many roundings an f32 sum of n terms goes through on the device: a thread adds up to so many in a row, the rest
-// is trees and partials in a fixed order.
-double sum_depth(int64_t n) { return std::min<double>(static_cast<double>(n), 64 + static_cast<double>(n) / 128); }
+// How many roundings an f32 sum of n terms goes through on the device at most: a tree inside a block of 32 columns or a
+// tile of rows, then blocks or tiles one after the other.
+double sum_depth(int64_t n) { return std::min<double>(static_cast<double>(n), 64 + static_cast<double>(n) / 32); }
 
-int lowest_bit(double value) {
-  int exponent;
-  const double mantissa = std::frexp(std::fabs(value), &exponent);
-  return exponent - 53 + std::countr_zero(static_cast<uint64_t>(std::ldexp(mantissa, 53)));
-}
+// What f32 sums reach, relative to the magnitudes that they add (numerics.md §11.2), and how much of the terms' own
+// errors: those are random, and an eighth of the worst case is far above what they reach.
+constexpr double sum_error = 1e-5;
+constexpr double share_of_worst_case = 0.125;
+
+constexpr int64_t enough_tasks = 256;
 
 constexpr int empty_grid = std::numeric_limits<int>::max() / 2;
 
 struct Accumulator {
   double value = 0, low = 0, high = 0;
-  double magnitude = 0;   // sum of |x|, for the rounding of the device's sum
+  double magnitude = 0;  // sum of |x|, for the rounding of the device's sum
+  double spread = 0;     // sum of squares of the terms' radii
+  double slack = 0;
   int grid = empty_grid;  // exponent of the largest power of two that divides every term
   bool exact = true;      // every term is known exactly
   int64_t terms = 0;
@@ -51,10 +53,13 @@ class Reducer {
     into.low += from.low[i];
     into.high += from.high[i];
     into.magnitude += std::max(std::fabs(from.low[i]), std::fabs(from.high[i]));
-    if (from.low[i] != from.high[i])
+    if (from.low[i] != from.high[i]) {
       into.exact = false;
-    else if (value != 0 && std::isfinite(value))
+      const double radius = (from.high[i] - from.low[i]) / 2;
+      into.spread += radius * radius;
+    } else if (into.exact && value != 0 && std::isfinite(value)) {
       into.grid = std::min(into.grid, lowest_bit(value));
+    }
   }
 
   void merge(Accumulator& into, const Accumulator& from) const {
@@ -71,12 +76,18 @@ class Reducer {
     into.low += from.low;
     into.high += from.high;
     into.magnitude += from.magnitude;
+    into.spread += from.spread;
   }
 
   void finish(Accumulator& x) const {
-    if (kind_ == ir::Reduction::amax || !bounds_) return;
+    if (!bounds_) return;
+    if (kind_ == ir::Reduction::amax) {
+      x.slack = share_of_worst_case * (x.high - x.low) / 2;
+      return;
+    }
     // Whole steps of a common grid, fewer than f32 can count: every partial sum is exact in any order.
     if (x.exact && x.magnitude < std::ldexp(1.0, std::min(24 + x.grid, 1000))) return;
+    x.slack = sum_error * x.magnitude + share_of_worst_case * std::sqrt(x.spread);
     const double error = sum_depth(x.terms) * 0x1p-24 * x.magnitude;
     x.low -= error;
     x.high += error;
@@ -102,21 +113,31 @@ class Reduction {
       elements *= problem.size(graph_.base_name(output.tensor.shape[i]));
     }
     result_.value.resize(static_cast<size_t>(elements));
-    if (bounds) result_.low.resize(result_.value.size()), result_.high.resize(result_.value.size());
+    if (bounds)
+      for (std::vector<double>* ends : {&result_.low, &result_.high, &result_.slack})
+        ends->resize(result_.value.size());
     for (const ir::Extent& e : shape) axes_.push_back(axis(graph_.base_name(e), output.tensor.shape));
   }
 
   Reduced run(int threads) {
     count_cells();
-    std::vector<std::vector<Accumulator>> partial(slices_ > 1 ? static_cast<size_t>(cells_ * slices_) : 0);
+    if (slices_ == 1) {
+      // Cells that share the registers of a program; enough tasks are left for all cores.
+      const int64_t batch = std::clamp<int64_t>(cells_ / enough_tasks, 1, 64);
+      parallel_for((cells_ + batch - 1) / batch, threads, [&](int64_t task) {
+        ValueProgram::Scratch scratch(program_);
+        for (int64_t cell = task * batch; cell < std::min(cells_, (task + 1) * batch); ++cell) {
+          std::vector<Accumulator> sums = slice(cell, 0, scratch);
+          write(cell, sums);
+        }
+      });
+      return std::move(result_);
+    }
+    std::vector<std::vector<Accumulator>> partial(static_cast<size_t>(cells_ * slices_));
     parallel_for(cells_ * slices_, threads, [&](int64_t task) {
-      std::vector<Accumulator> sums = slice(task / slices_, task % slices_);
-      if (slices_ == 1)
-        write(task, sums);
-      else
-        partial[task] = std::move(sums);
+      ValueProgram::Scratch scratch(program_);
+      partial[task] = slice(task / slices_, task % slices_, scratch);
     });
-    if (slices_ == 1) return std::move(result_);
     for (int64_t cell = 0; cell < cells_; ++cell) {
       std::vector<Accumulator>& sums = partial[cell * slices_];
       for (int64_t s = 1; s < slices_; ++s)
@@ -181,7 +202,6 @@ class Reduction {
       }
       cells_ *= static_cast<int64_t>(choices_[i].size());
     }
-    constexpr int64_t enough_tasks = 256;
     slices_ = cells_ == 0 || cells_ >= enough_tasks ? 1 : (enough_tasks + cells_ - 1) / cells_;
   }
 
@@ -198,10 +218,9 @@ class Reduction {
   }
 
   // The terms of a cell that fall to one slice, in their order.
-  std::vector<Accumulator> slice(int64_t cell, int64_t number) const {
+  std::vector<Accumulator> slice(int64_t cell, int64_t number, ValueProgram::Scratch& scratch) const {
     int64_t unused;
     const std::vector<Piece> chosen = choice(cell, unused);
-    ValueProgram::Scratch scratch(program_);
     if (scalar()) {
       std::vector<Accumulator> sum(1);
       if (number == 0) reducer_.add(sum[0], program_.run(scratch, nullptr, 1), 0);
@@ -245,7 +264,10 @@ class Reduction {
       reducer_.finish(sums[i]);
       const int64_t place = at + static_cast<int64_t>(i) * (scalar() ? 0 : last().stride);
       result_.value[place] = sums[i].value;
-      if (!result_.low.empty()) result_.low[place] = sums[i].low, result_.high[place] = sums[i].high;
+      if (result_.low.empty()) continue;
+      result_.low[place] = sums[i].low;
+      result_.high[place] = sums[i].high;
+      result_.slack[place] = sums[i].slack;
     }
   }
 

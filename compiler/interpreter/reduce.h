@@ -12,7 +12,9 @@ namespace epifuse::interpreter {
 // nothing.
 struct Reduced {
   std::vector<int64_t> strides;
-  std::vector<double> value, low, high;  // low and high are empty without bounds
+  std::vector<double> value;
+  // Empty without bounds. `slack`: how far a good f32 sum is from `value` at most, see Tile::slack.
+  std::vector<double> low, high, slack;
 };
 
 Result<Reduced> reduce(const Problem& problem, const GemmResults& gemms, const ir::Output& output, bool bounds,

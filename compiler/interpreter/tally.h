@@ -2,6 +2,7 @@
 // verdict does not depend on the number of threads.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -15,28 +16,31 @@ struct Norms {
   double error = 0;  // stored - reference
   double reference = 0;
   double rounding = 0;  // reference as stored without any error before - reference: cannot be avoided
-  double radius = 0;    // half the interval
+  double slack = 0;     // what the device's f32 arithmetic may reach beside (Tile::slack)
+
+  // One element. Infinite errors are judged one by one, and would hide all others here.
+  void add(double error_of_one, double value, double rounding_of_one, double slack_of_one) {
+    error += error_of_one * error_of_one;
+    reference += value * value;
+    if (std::isfinite(rounding_of_one)) rounding += rounding_of_one * rounding_of_one;
+    if (std::isfinite(slack_of_one)) slack += slack_of_one * slack_of_one;
+  }
 
   void add(const Norms& other) {
     error += other.error;
     reference += other.reference;
     rounding += other.rounding;
-    radius += other.radius;
+    slack += other.slack;
   }
   double relative() const { return error == 0 ? 0 : std::sqrt(error / reference); }
   // The limit grows where rounding alone would exceed it (subnormals, saturation), or where cancellation leaves so
-  // little of the reference that the error of the sums shows: an eighth of the bound of the worst case is far above
-  // what sums of random errors reach, and far below what a wrong kernel does.
+  // little of the reference that the error of the sums shows.
   bool within(double limit) const {
-    return std::sqrt(error) <=
-           std::max(limit * std::sqrt(reference), 1.05 * std::sqrt(rounding) + std::sqrt(radius) / 8);
+    return std::sqrt(error) <= std::max(limit * std::sqrt(reference), 1.05 * std::sqrt(rounding) + std::sqrt(slack));
   }
 };
 
-struct Tally {
-  int64_t elements = 0, outside = 0, different = 0;
-  int64_t scales = 0, scales_outside = 0, scales_different = 0;
-  int64_t nan_reference = 0, nan_stored = 0, saturated = 0, zero_signs = 0;
+struct Tally : Counts {
   std::vector<Norms> strips;  // of the tile's columns, strip_width each
   int group = -1;
   int64_t first_column = 0;

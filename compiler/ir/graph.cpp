@@ -5,6 +5,24 @@
 
 namespace epifuse::ir {
 
+Extent half(const Extent& extent) {
+  Extent result = extent;
+  if (extent.times % 2 == 0)
+    result.times = extent.times / 2;
+  else
+    result.over = extent.over * 2;
+  return result;
+}
+
+Extent twice(const Extent& extent) {
+  Extent result = extent;
+  if (extent.over % 2 == 0)
+    result.over = extent.over / 2;
+  else
+    result.times = extent.times * 2;
+  return result;
+}
+
 std::string Graph::extent_text(const Extent& extent) const {
   if (extent.dim < 0) return std::to_string(extent.times);
   std::string text = dims[extent.dim].name;
@@ -22,6 +40,19 @@ std::string Graph::shape_text(const Shape& shape) const {
 Extent Graph::base_name(Extent extent) const {
   if (extent.dim >= 0 && dims[extent.dim].kind == DimKind::aligned) extent.dim = dims[extent.dim].base;
   return extent;
+}
+
+Extent Graph::whole_name(const Node& node) const {
+  const Shape& whole = node.op == Op::split ? nodes[node.args[0]].shape : node.shape;
+  for (const Extent& name : whole) {
+    if (has_name(whole, half(name))) continue;
+    if (node.op == Op::split) {
+      if (!has_name(node.shape, name) && has_name(node.shape, half(name))) return name;
+    } else if (has_name(nodes[node.args[0]].shape, half(name)) || has_name(nodes[node.args[1]].shape, half(name))) {
+      return name;
+    }
+  }
+  return whole.back();
 }
 
 std::optional<int64_t> Graph::fixed_value(const Extent& extent) const {

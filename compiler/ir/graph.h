@@ -59,6 +59,9 @@ struct Extent {
 };
 using Shape = std::vector<Extent>;
 
+Extent half(const Extent& extent);   // 2*I gives I, N gives N/2
+Extent twice(const Extent& extent);  // the inverse
+
 enum class DimKind { fixed, dynamic, grouped, aligned };
 enum class GroupSizes { ends, counts };
 
@@ -144,6 +147,9 @@ struct Graph {
   // The shape of a pointwise operation on two values: the names of `a` in their order, then those that only `b` has;
   // aligned dimensions as the ones they align; a group count dropped where the dimension it cuts stands (V1).
   Shape union_of(const Shape& a, const Shape& b) const;
+
+  // The name that a split halves, in the shape of its argument, or that a join doubles, in its own.
+  Extent whole_name(const Node& split_or_join) const;
 
   // The number of elements of an extent whose dimension is bound or fixed by itself; nothing for launch values.
   std::optional<int64_t> fixed_value(const Extent& extent) const;

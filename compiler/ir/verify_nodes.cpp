@@ -93,15 +93,20 @@ class NodeVerifier {
     int changed = 0;
     for (const Extent& e : whole) {
       if (graph_.has_name(half, e)) continue;
-      Extent halved = e;
-      if (e.times % 2 == 0)
-        halved.times = e.times / 2;
-      else
-        halved.over = e.over * 2;
-      if (!graph_.has_name(half, halved)) return false;
+      if (!graph_.has_name(half, ir::half(e))) return false;
       ++changed;
     }
     return changed == 1 && whole.size() == half.size();
+  }
+
+  // `whole` is the parts' names with one of them doubled; parts that are the same along that name may lack it.
+  bool doubles(const Shape& parts, const Shape& whole) const {
+    for (const Extent& doubled : whole) {
+      Shape expected = without(parts, half(doubled));
+      expected.push_back(doubled);
+      if (graph_.same_names(whole, expected)) return true;
+    }
+    return false;
   }
 
   void shape_op() {
@@ -115,9 +120,9 @@ class NodeVerifier {
         return;
       case Op::join:
         if (node_.piece < 0) return fault("pieces of {}", node_.piece);
-        if (!graph_.same_names(first, arg_shape(1))) return fault("its arguments differ in shape");
-        if (!halves(node_.shape, first))
-          fault("its shape {} is not twice {}", graph_.shape_text(node_.shape), graph_.shape_text(first));
+        if (!doubles(graph_.union_of(first, arg_shape(1)), node_.shape))
+          fault("its shape {} is not twice {}", graph_.shape_text(node_.shape),
+                graph_.shape_text(graph_.union_of(first, arg_shape(1))));
         return;
       case Op::gather:
         if (!graph_.has_name(first, node_.along))

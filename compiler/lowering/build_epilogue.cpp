@@ -19,20 +19,15 @@ bool same(const EpilogueInput& a, const EpilogueInput& b) { return a.input == b.
 class Builder {
  public:
   Builder(const ir::Graph& graph, const Gemm& gemm, Diagnostics& diagnostics)
-      : graph_(graph), gemm_(gemm), diagnostics_(diagnostics) {
-    half_ = gemm.columns;
-    if (gemm.parts == 2) {
-      // 2*I becomes I; N becomes N/2. Either is the name that the resolver gives to a half.
-      if (half_.times % 2 == 0)
-        half_.times /= 2;
-      else
-        half_.over *= 2;
-    }
+      : graph_(graph), gemm_(gemm), diagnostics_(diagnostics), doubled_(ir::twice(gemm.columns)) {
+    if (doubled_ == gemm.rows) doubled_ = {0, -1, 1};  // no shape has it: the name is that of the rows
     result_.places.push_back({gemm.rows.dim, gemm.form == GemmForm::ragged_rows ? dim(gemm.rows.dim).align : 1});
   }
 
   std::optional<EpilogueAndPlaces> run() {
-    for (size_t i = 0; i < graph_.outputs.size(); ++i) add_sink(static_cast<int>(i));
+    for (size_t i = 0; i < graph_.outputs.size(); ++i)
+      if (!graph_.outputs[i].left_out) add_sink(static_cast<int>(i));
+    if (!failed_ && gemm_.form == GemmForm::ragged_depth && is_ragged(graph_, gemm_)) refuse_mixed_sums();
     if (failed_) return std::nullopt;
     return result_;
   }
@@ -50,42 +45,52 @@ class Builder {
   }
 
   bool is_rows(const Extent& extent) const { return graph_.same_name(extent, gemm_.rows); }
-  // Columns of a part: of a half where there are two.
-  bool is_columns(const Extent& extent) const { return extent == half_; }
-  bool is_doubled(const Extent& extent) const { return gemm_.parts == 2 && extent == gemm_.columns; }
-  bool is_group(const Extent& extent) const {
-    return gemm_.form == GemmForm::ragged_rows && extent == Extent{1, gemm_.groups, 1};
+  bool is_columns(const Extent& extent) const { return extent == gemm_.columns || extent == doubled_; }
+  bool is_doubled(const Extent& extent) const { return extent == doubled_; }
+  bool is_group(const Extent& extent) const { return gemm_.grouped() && extent == gemm_.groups; }
+  bool is_doubled(const ir::Shape& shape) const {
+    return std::any_of(shape.begin(), shape.end(), [&](const Extent& e) { return is_doubled(e); });
   }
+  // Batches and results of groups have a leading dimension of their own, before that of the rows.
+  bool leads() const { return gemm_.form == GemmForm::batched || gemm_.form == GemmForm::ragged_depth; }
 
-  int place_of(const Extent& rows) {
-    if (rows == gemm_.rows) return 0;
-    for (size_t i = 1; i < result_.places.size(); ++i)
-      if (result_.places[i].dim == rows.dim) return static_cast<int>(i);
-    result_.places.push_back({rows.dim, dim(rows.dim).align});
+  int add_place(const Place& place) {
+    for (size_t i = 0; i < result_.places.size(); ++i)
+      if (result_.places[i].dim == place.dim && result_.places[i].local == place.local) return static_cast<int>(i);
+    result_.places.push_back(place);
     return static_cast<int>(result_.places.size()) - 1;
   }
+  int place_of(const Extent& rows) { return rows == gemm_.rows ? 0 : add_place({rows.dim, dim(rows.dim).align}); }
+  int local_place() { return add_place({gemm_.rows.dim, 1, true}); }
 
   int add(EpilogueNode node) {
     result_.epilogue.nodes.push_back(std::move(node));
     return static_cast<int>(result_.epilogue.nodes.size()) - 1;
   }
 
-  // The scalar value of a graph node in one half (any_part where it has no columns of both).
+  // The scalar value of a graph node in one half (any_part where it does not lie over both).
   int value(ir::NodeId id, int part) {
     const ir::Node& node = graph_.nodes[static_cast<size_t>(id)];
     if (node.op == Op::split) return value(node.args[0], node.index);
-    // The names of a value have no order.
-    const bool doubled =
-        std::any_of(node.shape.begin(), node.shape.end(), [&](const Extent& e) { return is_doubled(e); });
-    const std::pair<ir::NodeId, int> key{id, doubled || gemm_.parts == 1 ? part : any_part};
+    if (node.op == Op::join) return value(node.args[static_cast<size_t>(part)], any_part);
+    const std::pair<ir::NodeId, int> key{id, is_doubled(node.shape) ? part : any_part};
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
-    const int made = make(node, part);
+    const int made = make(id, key.second);
     known_[key] = made;
     return made;
   }
 
-  int make(const ir::Node& node, int part) {
+  bool is_product(ir::NodeId id) const {
+    return std::find(gemm_.nodes.begin(), gemm_.nodes.end(), id) != gemm_.nodes.end();
+  }
+
+  int make(ir::NodeId id, int part) {
+    const ir::Node& node = graph_.nodes[static_cast<size_t>(id)];
     EpilogueNode out;
+    if (gemm_.segments == 2 && node.op == Op::add && is_product(node.args[0]) && is_product(node.args[1])) {
+      out.kind = Kind::accumulator;  // the sum is made in the main loop
+      return add(out);
+    }
     switch (node.op) {
       case Op::number:
         out.kind = Kind::number;
@@ -97,7 +102,7 @@ class Builder {
         return add(out);
       case Op::gemm:
         out.kind = Kind::accumulator;
-        out.index = part == any_part ? 0 : part;
+        out.index = gemm_.weights == 2 ? (id == gemm_.nodes[0] ? 0 : 1) : part == any_part ? 0 : part;
         return add(out);
       case Op::input:
         out.kind = Kind::input;
@@ -130,47 +135,39 @@ class Builder {
   void classify_input(const ir::Tensor& tensor, EpilogueInput& made) {
     if (tensor.type.scaled() || tensor.type.format == ir::Format::i32 || tensor.type.format == ir::Format::i64)
       refuse(tensor.where, fmt::format("an epilogue input of type {}", ir::print_type(tensor.type)));
-    if (tensor.pointer_axes) refuse(tensor.where, "an epilogue input of one buffer for each group");
-    const ir::Shape& shape = tensor.shape;
-    const size_t rank = shape.size();
-    auto columns_at = [&](size_t axis) {
-      made.doubled = is_doubled(shape[axis]);
-      return made.doubled || is_columns(shape[axis]);
-    };
-    if (rank == 0) {
-      made.broadcast = Broadcast::scalar;
-    } else if (rank == 1 && is_group(shape[0])) {
-      made.broadcast = Broadcast::group;
-    } else if (rank == 1 && shape[0] == gemm_.rows) {
+    ir::Shape shape = tensor.shape;
+    made.doubled = is_doubled(shape);
+    const bool grouped = !shape.empty() && is_group(shape[0]);
+    if (grouped) shape.erase(shape.begin());
+    const bool rows = !shape.empty() && shape[0] == gemm_.rows;
+    const bool columns = !shape.empty() && is_columns(shape.back());
+    // Rows of a batch lie behind those of the batch before; without that dimension they would be counted from its
+    // start.
+    const bool rows_fit = grouped == leads();
+    made.pointers = tensor.pointer_axes != 0;
+    if (shape.empty()) {
+      made.broadcast = grouped ? Broadcast::group : Broadcast::scalar;
+    } else if (shape.size() == 1 && columns) {
+      made.broadcast = Broadcast::column;
+      made.per_group = grouped;
+    } else if (shape.size() == 1 && rows && rows_fit) {
       made.broadcast = Broadcast::row;
-    } else if (rank == 1 && columns_at(0)) {
-      made.broadcast = Broadcast::column;
-    } else if (rank == 2 && is_group(shape[0]) && columns_at(1)) {
-      made.broadcast = Broadcast::column;
-      made.per_group = true;
-    } else if (rank == 2 && shape[0] == gemm_.rows && columns_at(1)) {
+    } else if (shape.size() == 2 && rows && columns && rows_fit) {
       made.broadcast = Broadcast::tile;
-      if (made.doubled && gemm_.piece % block_columns != 0)
-        refuse(tensor.where, fmt::format("a full-tile input over columns dealt out in pieces of {}", gemm_.piece));
+      const bool alternate = made.doubled && gemm_.piece % block_columns != 0;
+      if (alternate && ((gemm_.piece != 1 && gemm_.piece != 8) || storage_bits(tensor.type.storage()) != 16))
+        refuse(tensor.where, fmt::format("a full-tile input of type {} over columns dealt out in pieces of {}",
+                                         ir::print_type(tensor.type), gemm_.piece));
     } else {
-      refuse(tensor.where, fmt::format("an epilogue input of shape {}", graph_.shape_text(shape)));
+      refuse(tensor.where, fmt::format("an epilogue input of shape {}", graph_.shape_text(tensor.shape)));
     }
+    if (made.pointers && !(made.broadcast == Broadcast::column && made.per_group))
+      refuse(tensor.where, "an epilogue input of one buffer for each group");
   }
 
   void add_sink(int index) {
     const ir::Output& output = graph_.outputs[static_cast<size_t>(index)];
-    const ir::Shape& shape = output.tensor.shape;
     const ir::TensorType& type = output.tensor.type;
-    auto columns_extent = [&](const Extent& e) { return is_columns(e) || is_doubled(e); };
-    bool transposed = false;
-    if (shape.size() == 2 && is_rows(shape[0]) && columns_extent(shape[1])) {
-      transposed = false;
-    } else if (shape.size() == 2 && columns_extent(shape[0]) && is_rows(shape[1])) {
-      transposed = true;
-    } else {
-      refuse(output.tensor.where, fmt::format("an output of shape {}", graph_.shape_text(shape)));
-      return;
-    }
     if (type.format == ir::Format::i32 || type.format == ir::Format::i64) {
       refuse(output.tensor.where, fmt::format("an output of type {}", ir::print_type(type)));
       return;
@@ -181,20 +178,90 @@ class Builder {
     }
     Sink sink;
     sink.output = index;
-    sink.kind = type.scaled() ? (transposed ? SinkKind::mx_transposed : SinkKind::mx_rows)
-                              : (transposed ? SinkKind::transposed : SinkKind::rows);
-    sink.place = place_of(shape[transposed ? 1 : 0]);
-    const bool doubled = is_doubled(shape[transposed ? 0 : 1]);
-    for (int part = 0; part < (doubled ? 2 : 1); ++part)
-      sink.values.push_back(value(output.value, doubled || gemm_.parts == 1 ? part : any_part));
-    if (doubled && gemm_.piece != 0 && gemm_.piece % block_columns != 0) {
-      if (type.scaled())
-        refuse(output.tensor.where, fmt::format("blocks of 32 over columns dealt out in pieces of {}", gemm_.piece));
-      if (transposed && gemm_.piece == 1) refuse(output.tensor.where, "a transposed output of alternating columns");
+    sink.accumulate = output.accumulate;
+    sink.reduction = output.reduction;
+    sink.pointers = output.tensor.pointer_axes != 0;
+    const bool placed =
+        output.reduction == ir::Reduction::none ? place_elements(output, sink) : place_reduced(output, sink);
+    if (!placed) {
+      refuse(output.tensor.where, fmt::format("an output of shape {}", graph_.shape_text(output.tensor.shape)));
+      return;
     }
-    if (doubled && type.scaled() && gemm_.part_columns % block_columns != 0)
-      refuse(output.tensor.where, "blocks of 32 that lie across both halves");
+    const bool doubled = is_doubled(graph_.nodes[static_cast<size_t>(output.value)].shape);
+    for (int part = 0; part < (doubled ? 2 : 1); ++part)
+      sink.values.push_back(value(output.value, doubled ? part : any_part));
+    if (is_mx(sink.kind)) check_blocks(output, doubled);
     result_.epilogue.sinks.push_back(std::move(sink));
+  }
+
+  // What an empty group adds to a sum over all groups is not what is stored for the group, which is zero; where the
+  // value is the bare sum, both are.
+  void refuse_mixed_sums() {
+    const std::vector<Sink>& sinks = result_.epilogue.sinks;
+    const bool any_kept = std::any_of(sinks.begin(), sinks.end(), [](const Sink& sink) { return keeps_groups(sink); });
+    for (const Sink& sink : sinks)
+      for (const int value : sink.values)
+        if (any_kept && !keeps_groups(sink) &&
+            result_.epilogue.nodes[static_cast<size_t>(value)].kind != Kind::accumulator)
+          refuse(graph_.outputs[static_cast<size_t>(sink.output)].tensor.where,
+                 "a sum over the groups of a weight gradient beside outputs that keep them");
+  }
+
+  // Whether the output has one element for each row and column.
+  bool place_elements(const ir::Output& output, Sink& sink) {
+    ir::Shape shape = output.tensor.shape;
+    if (leads()) {
+      if (shape.empty() || !is_group(shape[0])) return false;
+      shape.erase(shape.begin());
+    }
+    if (sink.pointers && !leads()) return false;
+    if (shape.size() != 2) return false;
+    const bool in_rows = is_rows(shape[0]) && is_columns(shape[1]);
+    const bool transposed = is_columns(shape[0]) && is_rows(shape[1]);
+    if (!in_rows && !transposed) return false;
+    const bool scaled = output.tensor.type.scaled();
+    sink.kind = scaled ? (transposed ? SinkKind::mx_transposed : SinkKind::mx_rows)
+                       : (transposed ? SinkKind::transposed : SinkKind::rows);
+    // A transposed result of a batch, and what has a buffer of its own, counts its rows from 0.
+    sink.place = leads() && (transposed || sink.pointers) ? local_place() : place_of(shape[transposed ? 1 : 0]);
+    return true;
+  }
+
+  // Whether the output is a reduction of something that lies over rows and columns.
+  bool place_reduced(const ir::Output& output, Sink& sink) {
+    const ir::Shape& value = graph_.nodes[static_cast<size_t>(output.value)].shape;
+    const bool over_rows = std::any_of(value.begin(), value.end(), [&](const Extent& e) { return is_rows(e); });
+    const bool over_columns = std::any_of(value.begin(), value.end(), [&](const Extent& e) { return is_columns(e); });
+    if (!over_rows || !over_columns) {
+      refuse(output.tensor.where, "a reduction of what does not lie over the rows and columns of gemm");
+      return true;
+    }
+    ir::Shape shape = output.tensor.shape;
+    sink.per_group = !shape.empty() && is_group(shape[0]);
+    if (sink.per_group) shape.erase(shape.begin());
+    if (sink.pointers && !sink.per_group) return false;
+    if (shape.empty()) {
+      sink.kind = SinkKind::reduce_tiles;
+    } else if (shape.size() == 1 && is_columns(shape[0])) {
+      sink.kind = SinkKind::reduce_columns;
+    } else if (shape.size() == 1 && is_rows(shape[0]) && sink.per_group == leads() && !sink.pointers) {
+      sink.kind = SinkKind::reduce_rows;
+      sink.place = place_of(shape[0]);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  void check_blocks(const ir::Output& output, bool doubled) {
+    if (!gemm_.a.empty() && gemm_.a[0].major == Major::mn)
+      refuse(output.tensor.where, fmt::format("an output of type {} of a gemm whose rows are contiguous in memory",
+                                              ir::print_type(output.tensor.type)));
+    if (!doubled) return;
+    if (gemm_.part_columns % block_columns != 0)
+      refuse(output.tensor.where, "blocks of 32 that lie across both halves");
+    if (gemm_.piece % block_columns != 0 && gemm_.piece != 1 && gemm_.piece != 8)
+      refuse(output.tensor.where, fmt::format("blocks of 32 over columns dealt out in pieces of {}", gemm_.piece));
   }
 
   static bool is_plain_mxfp8(const ir::TensorType& type) {
@@ -205,7 +272,7 @@ class Builder {
   const ir::Graph& graph_;
   const Gemm& gemm_;
   Diagnostics& diagnostics_;
-  Extent half_;
+  Extent doubled_;
   EpilogueAndPlaces result_;
   std::map<std::pair<ir::NodeId, int>, int> known_;
   bool failed_ = false;

@@ -4,14 +4,17 @@
 #include <fmt/format.h>
 #include <set>
 
-#include "base/ensure.h"
 #include "compiler/ir/buffers.h"
+#include "compiler/lowering/operand_maps.h"
+#include "compiler/lowering/plan_reductions.h"
+#include "compiler/lowering/pointer_maps.h"
+#include "compiler/lowering/recipe_fields.h"
 
 namespace epifuse::lowering {
 namespace {
 
-constexpr uint32_t block_threads = 384;
-constexpr int64_t operand_bytes = 2;
+// As templates/kernels/gemm_sm90.cuh and pass_sm90.cuh have them.
+constexpr uint32_t gemm_threads = 384, pass_threads = 128;
 
 class Writer {
  public:
@@ -24,65 +27,71 @@ class Writer {
     add_buffers();
     step_.kind = RecipeStep::Kind::launch;
     step_.entry = "kernel_" + graph_.name;  // a spec may call its kernel like a word of the templates
-    step_.block = block_threads;
+    step_.block = is_pass() ? pass_threads : gemm_threads;
     step_.shared_bytes = static_cast<uint32_t>(plan_.shared_bytes);
-    add_operand_maps();
-    add_tile_input_maps();
+    if (!is_pass()) {
+      add_operand_maps();
+      add_tile_input_maps();
+    }
     add_addresses();
     add_numbers();
-    step_.parameter_bytes = (at_ + 63) / 64 * 64;  // the struct is aligned as its tensor maps are
-    step_.grid = grid();
+    close_fields(step_);
+    step_.grid = min(IntExpr::symbol("sm_count") * plan_.schedule.ctas, most_row_tiles(graph_, plan_) * column_tiles());
     recipe_.steps.push_back(step_);
+    for (RecipeStep& step : finishing_steps(graph_, plan_)) recipe_.steps.push_back(std::move(step));
+    if (!plan_.workspace.empty())
+      recipe_.workspace_bytes = plan_.workspace.back().offset + plan_.workspace.back().bytes;
+    add_pointer_maps(recipe_, pointer_maps_);
     add_symbols();
     return recipe_;
   }
 
  private:
+  bool is_pass() const { return plan_.schedule.family == Family::pass; }
   const ir::Tensor& input(ir::InputId id) const { return graph_.inputs[static_cast<size_t>(id)].tensor; }
-  IntExpr rows() const { return ir::extent_expression(graph_, gemm_.rows); }
-  IntExpr groups() const {
-    return gemm_.form == GemmForm::dense ? IntExpr(1) : ir::extent_expression(graph_, {1, gemm_.groups, 1});
-  }
-  static IntExpr stride(const ir::Tensor& tensor, int axis) {
-    return IntExpr::symbol(fmt::format("{}.stride{}", tensor.name, axis));
+  const ir::Tensor& output(const Sink& sink) const { return graph_.outputs[static_cast<size_t>(sink.output)].tensor; }
+  IntExpr number_of(const ir::Extent& extent) const { return ir::extent_expression(graph_, extent); }
+  IntExpr groups() const { return gemm_.grouped() ? number_of(gemm_.groups) : IntExpr(1); }
+
+  // The distance between neighbours along the last axis but one: from a row to the next.
+  static IntExpr pitch(const ir::Tensor& tensor) {
+    return IntExpr::symbol(fmt::format("{}.stride{}", tensor.name, tensor.shape.size() - 2));
   }
 
-  // Which buffers may have a pitch of their own: the rows operand, full-tile inputs and plain row outputs (N4).
-  bool is_strided(const std::string& name) const {
-    if (name == input(gemm_.a).name) return true;
+  // Which buffers may have a pitch of their own: operands and full-tile inputs of rows that no group or batch leads,
+  // and outputs alike (N4).
+  bool is_strided(const ir::Buffer& buffer) const {
+    for (const std::vector<GemmOperand>* operands : {&gemm_.a, &gemm_.b})
+      for (const GemmOperand& operand : *operands)
+        if (input(operand.input).name == buffer.name && is_strided_operand(graph_, operand)) return true;
     for (const EpilogueInput& in : plan_.epilogue.inputs)
-      if (in.broadcast == Broadcast::tile && input(in.input).name == name) return true;
+      if (in.broadcast == Broadcast::tile && input(in.input).name == buffer.name)
+        return input(in.input).shape.size() == 2;
     for (const Sink& sink : plan_.epilogue.sinks)
-      if (graph_.outputs[static_cast<size_t>(sink.output)].tensor.name == name) return true;
+      if (output(sink).name == buffer.name) return !is_reduction(sink.kind) && output(sink).shape.size() == 2;
     return false;
   }
 
   // Bytes that stores and copies of this buffer need its pointer and pitch to be a multiple of.
   int alignment_of(const ir::Buffer& buffer) const {
     if (buffer.role == TensorRole::group_sizes) return storage_bits(buffer.storage) / 8;
-    if (buffer.name != buffer.tensor) return gathered_scales(buffer.tensor);
+    const int bytes = storage_bits(buffer.storage) / 8;
     if (buffer.role == TensorRole::input) {
       const bool scalar_reads =
           std::any_of(plan_.epilogue.inputs.begin(), plan_.epilogue.inputs.end(), [&](const EpilogueInput& in) {
             return input(in.input).name == buffer.name && in.broadcast != Broadcast::column &&
                    in.broadcast != Broadcast::tile;
           });
-      return scalar_reads ? storage_bits(buffer.storage) / 8 : 16;
+      return scalar_reads ? bytes : 16;
     }
     for (const Sink& sink : plan_.epilogue.sinks) {
-      if (graph_.outputs[static_cast<size_t>(sink.output)].tensor.name != buffer.name) continue;
-      const int bytes = storage_bits(buffer.storage) / 8;
+      if (output(sink).name != buffer.tensor) continue;
+      if (buffer.is_scale) return sink.gathered_scales;
+      if (is_reduction(sink.kind)) return bytes;
       if (sink.kind == SinkKind::rows || sink.kind == SinkKind::mx_rows) return std::min(16, 8 * bytes);
-      if (!plan_.stores_4_rows(sink)) return bytes;
-      return 4 * bytes;
+      return plan_.stores_4_rows(sink) ? 4 * bytes : bytes;
     }
     return 16;
-  }
-
-  int gathered_scales(const std::string& tensor) const {
-    for (const Sink& sink : plan_.epilogue.sinks)
-      if (graph_.outputs[static_cast<size_t>(sink.output)].tensor.name == tensor) return sink.gathered_scales;
-    return 1;
   }
 
   void add_buffers() {
@@ -92,27 +101,19 @@ class Writer {
       tensor.storage = buffer.storage;
       tensor.role = buffer.role;
       tensor.extents = buffer.extents;
-      tensor.strided = is_strided(buffer.name);
+      tensor.pointer_axes = buffer.pointer_axes;
+      tensor.strided = is_strided(buffer);
       tensor.alignment = alignment_of(buffer);
-      if (buffer.role == TensorRole::group_sizes) tensor.group_align = plan_.places[0].alignment;
+      if (buffer.role == TensorRole::group_sizes) tensor.group_align = group_alignment(graph_, gemm_);
       recipe_.tensors.push_back(std::move(tensor));
     }
   }
 
-  void field(std::string name, FieldKind kind, uint32_t size, uint32_t align, std::string tensor, IntExpr value,
-             int index) {
-    at_ = (at_ + align - 1) / align * align;
-    step_.fields.push_back({std::move(name), kind, at_, size, std::move(tensor), std::move(value), index});
-    at_ += size;
-  }
   void map(const std::string& name, TensorMapRecipe recipe) {
     recipe_.maps.push_back(std::move(recipe));
-    field(name, FieldKind::tensor_map, 128, 64, "", 0, static_cast<int>(recipe_.maps.size()) - 1);
+    add_field(step_, name, FieldKind::tensor_map, "", 0, static_cast<int>(recipe_.maps.size()) - 1);
   }
-  void address(const std::string& name, const std::string& tensor) {
-    field(name, FieldKind::address, 8, 8, tensor, 0, 0);
-  }
-  void number(const std::string& name, const IntExpr& value) { field(name, FieldKind::integer32, 4, 4, "", value, 0); }
+  void number(const std::string& name, const IntExpr& value) { add_integer(step_, name, value); }
 
   static TensorMapType map_type(Storage storage) {
     switch (storage) {
@@ -123,132 +124,104 @@ class Writer {
     }
   }
 
-  // The boxes of templates/tile/operands.cuh.
   void add_operand_maps() {
-    const ir::Tensor& a = input(gemm_.a);
-    const ir::Tensor& b = input(gemm_.b);
-    const TensorMapType type = map_type(gemm_.operand);
-    const IntExpr depth = ir::extent_expression(graph_, gemm_.depth), m = rows();
-    const IntExpr ld = stride(a, 0) * operand_bytes;
-    map("a", {a.name,
-              type,
-              0,
-              {depth, 8, m, 4, 2},
-              {ld * 4, ld, ld * 32, ld * 2},
-              {64, 8, 2, 4, 2},
-              {1, 1, 1, 1, 1},
-              Swizzle::b128});
-    map("a_checked", {a.name, type, 0, {depth, m}, {ld}, {64, 32}, {1, 4}, Swizzle::b128});
-
-    const IntExpr weight_rows = groups() * ir::extent_expression(graph_, gemm_.columns);
-    const IntExpr pitch = depth * operand_bytes;
-    const IntExpr half = exact_div(ir::extent_expression(graph_, gemm_.columns), gemm_.parts);
-    for (int part = 0; part < gemm_.parts; ++part) {
-      IntExpr first_row = 0, blocks = 0;
-      int64_t column = 1, eight = 8, block = 32;  // weight rows from a column to its neighbour, the eighth, the 32nd
-      switch (plan_.deal) {
-        case Deal::halves: first_row = half * part; break;
-        case Deal::pieces: first_row = gemm_.piece * part; break;
-        case Deal::alternating: first_row = part, column = 2, eight = 16, block = 64; break;
-        case Deal::eights: first_row = 8 * part, eight = 16, block = 64; break;
-        case Deal::blocks: first_row = 32 * part, block = 64; break;
-      }
-      const IntExpr offset = first_row * pitch;
-      if (plan_.checked_pairs) {
-        map(fmt::format("b.{}", part), {b.name,
-                                        type,
-                                        offset,
-                                        {depth, 2, weight_rows - first_row - 1},
-                                        {pitch, pitch},
-                                        {64, 2, 32},
-                                        {1, 1, 8},
-                                        Swizzle::b128});
-        continue;
-      }
-      blocks = block == 32 ? exact_div(weight_rows - first_row, block) : exact_div(weight_rows, block);
-      map(fmt::format("b.{}", part), {b.name,
-                                      type,
-                                      offset,
-                                      {depth, 2, 4, 4, blocks},
-                                      {pitch * column, pitch * eight, pitch * (2 * column), pitch * block},
-                                      {64, 2, 4, 4, static_cast<uint32_t>(plan_.part_tile() / block_columns)},
-                                      {1, 1, 1, 1, 1},
-                                      Swizzle::b128});
+    OperandMaps maps = operand_maps(graph_, plan_);
+    for (size_t i = 0; i < maps.a.size(); ++i) map(fmt::format("a.{}", i), std::move(maps.a[i]));
+    for (size_t i = 0; i < maps.a_checked.size(); ++i)
+      map(fmt::format("a_checked.{}", i), std::move(maps.a_checked[i]));
+    if (!plan_.pointer_weights(graph_)) {
+      for (size_t i = 0; i < maps.b.size(); ++i) map(fmt::format("b.{}", i), std::move(maps.b[i]));
+      return;
     }
+    const IntExpr at = plan_.region("weight maps").offset;
+    for (size_t i = 0; i < maps.b.size(); ++i)
+      pointer_maps_.push_back(
+          {std::move(maps.b[i]), groups(), at + groups() * (static_cast<int64_t>(i) * tensor_map_bytes)});
+    add_address(step_, "b_maps", std::string(workspace_name), at);
   }
 
+  // Columns that are dealt out one by one or eight by eight are brought for both halves at once.
   void add_tile_input_maps() {
     int index = 0;
     for (const EpilogueInput& in : plan_.epilogue.inputs) {
-      if (in.broadcast != Broadcast::tile) continue;
+      if (in.broadcast != Broadcast::tile || !plan_.brings_box(in)) continue;
       const ir::Tensor& tensor = input(in.input);
       const Storage storage = tensor.type.storage();
-      const int bytes = storage_bits(storage) / 8;
-      const Swizzle swizzle = bytes == 4 ? Swizzle::b128 : bytes == 2 ? Swizzle::b64 : Swizzle::b32;
+      const int width = plan_.box_columns(in), bytes = width * storage_bits(storage) / 8;
+      const Swizzle swizzle = bytes == 128 ? Swizzle::b128 : bytes == 64 ? Swizzle::b64 : Swizzle::b32;
       map(fmt::format("tile_input.{}", index++), {tensor.name,
                                                   map_type(storage),
                                                   0,
-                                                  {ir::extent_expression(graph_, tensor.shape[1]), rows()},
-                                                  {stride(tensor, 0) * bytes},
-                                                  {block_columns, tile_rows},
+                                                  {number_of(tensor.shape.back()), all_rows(graph_, gemm_)},
+                                                  {pitch(tensor) * (storage_bits(storage) / 8)},
+                                                  {static_cast<uint32_t>(width), tile_rows},
                                                   {1, 1},
                                                   swizzle});
     }
   }
 
   void add_addresses() {
-    address("group_sizes", gemm_.form == GemmForm::ragged_rows ? ir::group_sizes_name(graph_, gemm_.rows.dim) : "");
+    const bool ragged = is_ragged(graph_, gemm_);
+    add_address(step_, "group_sizes", ragged ? ir::group_sizes_name(graph_, grouped_extent(gemm_).dim) : std::string());
     std::set<ir::InputId> seen;
     for (const EpilogueInput& in : plan_.epilogue.inputs)
-      if (in.broadcast != Broadcast::tile && seen.insert(in.input).second)
-        address("in_" + input(in.input).name, input(in.input).name);
+      if ((in.broadcast != Broadcast::tile || is_pass()) && seen.insert(in.input).second)
+        add_address(step_, "in_" + input(in.input).name, input(in.input).name);
     for (const Sink& sink : plan_.epilogue.sinks) {
-      const std::string& name = graph_.outputs[static_cast<size_t>(sink.output)].tensor.name;
-      address("out_" + name, name);
-      if (sink.kind == SinkKind::mx_rows || sink.kind == SinkKind::mx_transposed)
-        address("scales_" + name, name + ".scale");
+      const std::string& name = output(sink).name;
+      if (is_reduction(sink.kind)) continue;
+      add_address(step_, "out_" + name, name);
+      if (is_mx(sink.kind)) add_address(step_, "scales_" + name, name + ".scale");
     }
+    add_partials_fields(graph_, plan_, step_);
   }
 
   void add_numbers() {
-    const IntExpr columns = exact_div(ir::extent_expression(graph_, gemm_.columns), gemm_.parts);
+    const IntExpr rows = number_of(gemm_.rows), columns = number_of(gemm_.columns);
+    const bool ragged_depth = gemm_.form == GemmForm::ragged_depth;
     number("groups", groups());
-    number("capacity", rows());
-    number("depth", ir::extent_expression(graph_, gemm_.depth));
+    number("capacity", ragged_depth ? number_of(gemm_.depth) : all_rows(graph_, gemm_));
+    if (gemm_.grouped() && !is_ragged(graph_, gemm_))
+      number("batch_rows", ragged_depth ? number_of(gemm_.depth) : rows);
+    if (ragged_depth) {
+      number("rows", rows);
+      number("row_tiles", ceil_div(rows, tile_rows));
+    }
+    number("all_rows", all_rows(graph_, gemm_));
+    if (!is_pass()) number("depth", number_of(gemm_.depth));
+    if (gemm_.segments == 2) number("loop_depth", ceil_div(number_of(gemm_.depth), k_tile) * (2 * k_tile));
     number("columns", columns);
     number("column_tiles", column_tiles());
     number("band", plan_.schedule.band);
     // In units of weight rows that a block index counts: where two halves alternate within 64 rows, 64 count as 32.
     const bool interleaved =
         plan_.deal == Deal::alternating || plan_.deal == Deal::eights || plan_.deal == Deal::blocks;
-    number("b_group_rows", interleaved ? columns : ir::extent_expression(graph_, gemm_.columns));
+    if (!is_pass() && gemm_.b[0].major == Major::k)
+      number("b_group_rows", gemm_.split_weight() && !interleaved ? columns * 2 : columns);
+    // Full-tile inputs of a GEMM come through maps.
+    std::set<ir::InputId> seen;
+    for (const EpilogueInput& in : plan_.epilogue.inputs)
+      if (is_pass() && in.broadcast == Broadcast::tile && seen.insert(in.input).second)
+        number("pitch_in_" + input(in.input).name, pitch(input(in.input)));
     for (const Sink& sink : plan_.epilogue.sinks) {
-      const ir::Tensor& tensor = graph_.outputs[static_cast<size_t>(sink.output)].tensor;
-      number("pitch_" + tensor.name, stride(tensor, 0));
-      if (sink.kind == SinkKind::mx_rows || sink.kind == SinkKind::mx_transposed)
-        number("scale_pitch_" + tensor.name, ceil_div(ir::extent_expression(graph_, tensor.shape[1]), 32));
+      const ir::Tensor& tensor = output(sink);
+      if (is_reduction(sink.kind)) continue;
+      number("pitch_" + tensor.name, pitch(tensor));
+      if (is_mx(sink.kind)) number("scale_pitch_" + tensor.name, ceil_div(number_of(tensor.shape.back()), 32));
     }
     for (size_t i = 0; i < graph_.params.size(); ++i)
-      field("param_" + graph_.params[i].name, FieldKind::param, 4, 4, "", 0, static_cast<int>(i));
+      add_field(step_, "param_" + graph_.params[i].name, FieldKind::param, "", 0, static_cast<int>(i));
   }
 
   IntExpr column_tiles() const {
-    const IntExpr columns = exact_div(ir::extent_expression(graph_, gemm_.columns), gemm_.parts);
-    return ceil_div(columns, plan_.part_tile() * plan_.schedule.slices());
-  }
-
-  // One CTA for each multiprocessor, or fewer when even the most row tiles that this capacity can be cut into are
-  // fewer.
-  IntExpr grid() const {
-    const IntExpr most_row_tiles = gemm_.form == GemmForm::dense ? ceil_div(rows(), tile_rows)
-                                                                 : min(rows(), ceil_div(rows(), tile_rows) + groups());
-    return min(IntExpr::symbol("sm_count"), most_row_tiles * column_tiles());
+    return ceil_div(number_of(gemm_.columns), plan_.part_tile() * plan_.schedule.slices());
   }
 
   void add_symbols() {
     std::set<std::string> used;
     for (const RecipeTensor& tensor : recipe_.tensors)
       for (const IntExpr& extent : tensor.extents) extent.collect_symbols(used);
+    recipe_.workspace_bytes.collect_symbols(used);
     for (const RecipeStep& step : recipe_.steps) {
       step.grid.collect_symbols(used);
       for (const ParameterField& f : step.fields) f.value.collect_symbols(used);
@@ -265,7 +238,7 @@ class Writer {
   const Gemm& gemm_;
   LaunchRecipe recipe_;
   RecipeStep step_;
-  uint32_t at_ = 0;
+  std::vector<PointerMap> pointer_maps_;
 };
 
 }  // namespace

@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <iterator>
+
+#include "compiler/lowering/plan_reductions.h"
+#include "compiler/lowering/value_clusters.h"
 
 namespace epifuse::lowering {
 namespace {
 
 constexpr int operand_row_bytes = 128;
 constexpr int barrier_bytes_per_stage = 16;
-constexpr int alignment = 1024;  // of a stage and of a slot: the swizzle's pattern
+constexpr double spill_penalty = 2;           // on the cost of a plan that will likely spill
+constexpr int slab_columns = 64;              // of an MN-major weight
+constexpr int64_t usual_launch_depth = 2048;  // of a contraction whose extent is known at launch only
+constexpr int alignment = 1024;               // of a stage and of a slot: the swizzle's pattern
 
 struct Candidate {
   bool cooperative;
@@ -32,6 +37,7 @@ int epilogue_weight(const Epilogue& epilogue) {
   for (const EpilogueNode& node : epilogue.nodes) {
     if (node.kind != EpilogueNode::Kind::map) continue;
     switch (node.op) {
+      case ir::Op::cast: weight += 5; break;  // there and back, by instructions of a quarter of the rate
       case ir::Op::sigmoid: weight += 8; break;
       case ir::Op::exp:
       case ir::Op::log:
@@ -49,6 +55,9 @@ int epilogue_weight(const Epilogue& epilogue) {
         case SinkKind::transposed: weight += 2; break;
         case SinkKind::mx_rows: weight += 5; break;
         case SinkKind::mx_transposed: weight += 7; break;
+        case SinkKind::reduce_rows:
+        case SinkKind::reduce_tiles: weight += 2; break;
+        case SinkKind::reduce_columns: weight += 3; break;
       }
   return weight;
 }
@@ -56,14 +65,6 @@ int epilogue_weight(const Epilogue& epilogue) {
 // Unrolled, the code grows with every block; a loop moves the accumulators down once a block instead. Light epilogues
 // are better unrolled: the moves would be most of their work.
 bool should_roll(const Epilogue& epilogue, int blocks) { return epilogue_weight(epilogue) * blocks > 40; }
-
-Deal deal_of(const Gemm& gemm) {
-  if (gemm.parts == 1 || gemm.piece == 0) return Deal::halves;
-  if (gemm.piece == 1) return Deal::alternating;
-  if (gemm.piece == 8) return Deal::eights;
-  if (gemm.piece == block_columns) return Deal::blocks;
-  return Deal::pieces;
-}
 
 // Narrow tiles read more operand bytes for each product and write shorter pieces of rows. Measured hot
 // (docs/measurements): 128 columns of a warpgroup cost as much as 192, unless two parts share them, 64 columns each; 64
@@ -76,43 +77,57 @@ double narrowness(const KernelPlan& plan) {
 
 // Cycles of one multiprocessor for one row of tiles. Tensor cores do 4096 operations on 16-bit operands in a cycle;
 // what tiles waste at the right edge counts like work. Of the epilogue, pingpong hides what fits under the other
-// warpgroup's main loop and cooperative shows most.
-double cost_of(const KernelPlan& plan, int64_t depth) {
+// warpgroup's main loop, and two tiles share what does not; cooperative shows most.
+double cost_of(const KernelPlan& plan, double depth) {
   const int part_tile = plan.part_tile() * plan.schedule.slices();
   const int64_t tiles = (plan.gemm.part_columns + part_tile - 1) / part_tile;
   const double columns = plan.schedule.tile_columns * plan.schedule.slices();
-  const double main_loop = static_cast<double>(tile_rows) * columns * static_cast<double>(depth) / 4096 * 2;
+  const double main_loop = static_cast<double>(tile_rows) * columns * depth / 4096 * 2;
   const int blocks = plan.part_tile() / block_columns;
-  const double epilogue = 400 + 4.0 * 32 * epilogue_weight(plan.epilogue) * blocks;
-  const double exposed = plan.schedule.cooperative ? 0.75 * epilogue + 0.04 * main_loop
-                                                   : std::max(0.0, epilogue - main_loop) + 0.1 * epilogue;
+  const int straighten = plan.gemm.b[0].major == Major::mn ? 2 * plan.gemm.parts : 0;
+  const double epilogue = 400 + 4.0 * 32 * (epilogue_weight(plan.epilogue) + straighten) * blocks;
+  const double exposed = plan.schedule.cooperative ? 0.9 * epilogue + 0.04 * main_loop
+                                                   : std::max(0.0, epilogue - main_loop) / 2 + 0.1 * epilogue;
   return static_cast<double>(tiles) * (main_loop * narrowness(plan) + exposed);
+}
+
+// Registers of a thread while a block is computed, roughly: accumulators but for the block's own, which its values
+// replace; what is computed at once and stored element by element; full-tile inputs as they are stored; and what
+// addresses and loops take.
+int register_estimate(const ir::Graph& graph, const KernelPlan& plan) {
+  constexpr int block_values = tile_rows * block_columns / 128, others = 40;
+  int most = 0;
+  for (const ValueCluster& cluster : value_clusters(plan.epilogue)) {
+    int kept = 0;
+    for (const int root : cluster.roots)
+      for (const SinkGroup& group : cluster.groups)
+        if (std::count(group.values.begin(), group.values.end(), root) != 0 &&
+            std::any_of(group.sinks.begin(), group.sinks.end(), [](const Sink* s) { return !is_reduction(s->kind); })) {
+          ++kept;
+          break;
+        }
+    most = std::max(most, cluster.at_once(plan.epilogue) ? kept : std::min(kept, 1));
+  }
+  int inputs = 0;
+  for (const EpilogueInput& in : plan.epilogue.inputs) {
+    if (in.broadcast == Broadcast::tile)
+      inputs += block_values * storage_bits(graph.inputs[static_cast<size_t>(in.input)].tensor.type.storage()) / 32;
+    if (in.broadcast == Broadcast::column) inputs += 8;
+    if (in.broadcast == Broadcast::row) inputs += 4;
+  }
+  return plan.schedule.tile_columns + block_values * (most - plan.gemm.parts) + inputs + others;
 }
 
 int rounded(int bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-// Which scale bytes can be stored together under this schedule (Sink::gathered_scales).
-void gather_scales(KernelPlan& plan) {
-  const int blocks = plan.part_tile() / block_columns;
-  plan.scratch_bytes = 0;
-  for (Sink& sink : plan.epilogue.sinks) {
-    sink.gathered_scales = 1;
-    if (sink.kind == SinkKind::mx_rows) {
-      // The pitch is the number of blocks in a row; a half of a doubled output begins at a multiple of its own blocks.
-      const int64_t row_blocks = plan.ragged_columns ? 1 : plan.gemm.part_columns / block_columns;
-      const bool dealt = sink.values.size() == 2 && plan.deal != Deal::halves;
-      for (const int width : {4, 2})
-        if (!dealt && blocks % width == 0 && row_blocks % width == 0) {
-          sink.gathered_scales = width;
-          break;
-        }
-    } else if (sink.kind == SinkKind::mx_transposed && sink.place != 0 &&
-               plan.places[static_cast<size_t>(sink.place)].alignment % tile_rows == 0) {
-      sink.gathered_scales = 4;
-      sink.scratch = plan.scratch_bytes;
-      plan.scratch_bytes += static_cast<int>(sink.values.size()) * plan.part_tile() * 4;
-    }
-  }
+// Full-tile inputs of one block.
+int slot_bytes_of(const ir::Graph& graph, const KernelPlan& plan) {
+  int bytes = 0;
+  for (const EpilogueInput& in : plan.epilogue.inputs)
+    if (in.broadcast == Broadcast::tile && plan.brings_box(in))
+      bytes += tile_rows * plan.box_columns(in) *
+               storage_bits(graph.inputs[static_cast<size_t>(in.input)].tensor.type.storage()) / 8;
+  return bytes;
 }
 
 // Lays out the shared memory with as many stages as fit. False when not even two do.
@@ -148,25 +163,55 @@ bool place_buffers(KernelPlan& plan, int most_stages) {
   return true;
 }
 
+// For what spills under every plan: the narrowest tile, with every value computed by itself.
+std::optional<KernelPlan> last_resort(const std::vector<KernelPlan>& plans) {
+  const KernelPlan* narrowest = nullptr;
+  for (const KernelPlan& plan : plans)
+    if (!plan.schedule.cooperative && (!narrowest || plan.schedule.tile_columns < narrowest->schedule.tile_columns))
+      narrowest = &plan;
+  if (!narrowest) return std::nullopt;
+  const std::vector<ValueCluster> clusters = value_clusters(narrowest->epilogue);
+  if (std::none_of(clusters.begin(), clusters.end(),
+                   [&](const ValueCluster& cluster) { return cluster.at_once(narrowest->epilogue); }))
+    return std::nullopt;
+  KernelPlan plan = *narrowest;
+  plan.schedule.separate = true;
+  for (const KernelPlan& other : plans) plan.cost = std::max(plan.cost, 1.1 * other.cost);
+  return plan;
+}
+
 }  // namespace
+
+int choose_ctas(const ir::Graph& graph, const KernelPlan& plan) {
+  constexpr int registers_of_4 = 128, weight_of_4 = 30;
+  // There are no accumulators.
+  const int registers = register_estimate(graph, plan) - plan.schedule.tile_columns + plan.gemm.parts * 32;
+  return registers <= registers_of_4 && epilogue_weight(plan.epilogue) <= weight_of_4 ? 4 : 2;
+}
 
 std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan& base, Diagnostics& diagnostics) {
   std::vector<KernelPlan> plans;
   std::string refused;
-  const int64_t depth = *graph.fixed_value(base.gemm.depth);
+  const auto depth = static_cast<double>(graph.fixed_value(base.gemm.depth).value_or(usual_launch_depth));
   for (const Candidate& candidate : candidates) {
     KernelPlan plan = base;
     plan.schedule.cooperative = candidate.cooperative;
     plan.schedule.tile_columns = candidate.tile_columns;
     plan.schedule.rolled = should_roll(plan.epilogue, plan.part_tile() / block_columns);
     plan.deal = deal_of(plan.gemm);
+    plan.slot_bytes = slot_bytes_of(graph, plan);
     const int shared_tile = plan.part_tile() * plan.schedule.slices();
-    if (plan.deal == Deal::pieces && plan.gemm.piece % shared_tile != 0) {
+    if (plan.gemm.b[0].major == Major::mn && plan.part_tile() % slab_columns != 0) {
+      refused = fmt::format("a part of {} columns has no whole slabs of {}", plan.part_tile(), slab_columns);
+      continue;
+    }
+    if (plan.deal == Deal::pieces && plan.gemm.split_weight() && plan.gemm.piece % shared_tile != 0) {
       refused =
           fmt::format("split in pieces of {}: no tile of {} columns lies in one piece", plan.gemm.piece, shared_tile);
       continue;
     }
     gather_scales(plan);
+    place_reductions(graph, plan);
     if (!place_buffers(plan, candidate.most_stages)) {
       refused =
           fmt::format("full-tile inputs of {} bytes for each block leave no room for two operand stages in {} bytes",
@@ -174,10 +219,13 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
       continue;
     }
     plan.cost = cost_of(plan, depth);
+    if (register_estimate(graph, plan) > plan.schedule.registers_consumer) plan.cost *= spill_penalty;
     plans.push_back(std::move(plan));
   }
+  if (std::optional<KernelPlan> last = last_resort(plans)) plans.push_back(std::move(*last));
   if (plans.empty())
-    diagnostics.error(graph.nodes[static_cast<size_t>(base.gemm.node)].where, "no plan fits this kernel: " + refused);
+    diagnostics.error(graph.nodes[static_cast<size_t>(base.gemm.nodes[0])].where,
+                      "no plan fits this kernel: " + refused);
   std::stable_sort(plans.begin(), plans.end(),
                    [](const KernelPlan& a, const KernelPlan& b) { return a.cost < b.cost; });
   return plans;

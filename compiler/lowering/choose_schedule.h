@@ -13,4 +13,7 @@ namespace epifuse::lowering {
 // the diagnostics, when nothing fits.
 std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan& base, Diagnostics& diagnostics);
 
+// How many CTAs of a pass (Family::pass) share a multiprocessor: 4, or 2 where their threads need the registers.
+int choose_ctas(const ir::Graph& graph, const KernelPlan& plan);
+
 }  // namespace epifuse::lowering

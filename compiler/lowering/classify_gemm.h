@@ -1,5 +1,6 @@
-// Names the GEMM of a kernel: which operand gives the rows, which the columns, what is contracted, and in how many
-// parts the columns are taken. What the compiler cannot lower yet is refused here, by name and with a place.
+// Names the GEMM of a kernel: which operand gives the rows, which the columns, what is contracted, how the operands lie
+// in memory, and in how many parts the columns are taken; GemmForm::none where there is no gemm. What the compiler
+// cannot lower yet is refused here, by name and with a place.
 #pragma once
 
 #include <optional>

@@ -12,11 +12,32 @@
 #include "base/launch_recipe.h"
 #include "base/target.h"
 #include "compiler/ir/graph.h"
+#include "compiler/lowering/pointwise_plan.h"
 
 namespace epifuse::lowering {
 
+constexpr int tile_rows = 128;
+constexpr int block_columns = 32;
+constexpr int block_rows = 32;  // of a transposed MX output
+constexpr int k_tile = 64;
+
 // What the GEMM is, decided once by classify_gemm; later stages read this name, not the dimensions.
-enum class GemmForm { dense, ragged_rows };
+//   none          the plan has pointwise launches instead (pointwise_plan.h)
+//   dense         one matrix of rows
+//   batched       as many as the batch dimension says, of the same number of rows each
+//   ragged_rows   rows in groups whose sizes the device knows
+//   ragged_depth  the contracted dimension lies in groups (or batches): one result for each
+enum class GemmForm { none, dense, batched, ragged_rows, ragged_depth };
+
+// How an operand lies in memory, and so in shared memory: the contraction contiguous, or its rows (or columns).
+enum class Major { k, mn };
+
+struct GemmOperand {
+  ir::InputId input = -1;
+  int half = -1;  // the half of its last dimension that it is; -1: all of it
+  Major major = Major::k;
+  bool gives_rows = false;
+};
 
 // How the columns of a doubled dimension belong to its two halves (language.md V4).
 //   halves       first half, then second half
@@ -26,24 +47,44 @@ enum class GemmForm { dense, ragged_rows };
 //   pieces       in pieces at least as wide as a tile
 enum class Deal { halves, alternating, eights, blocks, pieces };
 
+// One loop over the contraction; in a plan of Family::pass there is none, nor are there operands. A kernel with two
+// gemms has either two weights that share their rows operand (the results are the two parts), or two segments, when
+// only the sum of both results is wanted: they are contracted one behind the other into the same accumulators.
 struct Gemm {
-  GemmForm form = GemmForm::dense;
-  ir::InputId a = -1, b = -1;  // rows, weight
-  ir::NodeId node = -1;
+  GemmForm form = GemmForm::none;
+  std::vector<ir::NodeId> nodes;  // one, or two
+  int segments = 1;
+  int weights = 1;
+  std::vector<GemmOperand> a;  // [segments], the operands that give the rows
+  std::vector<GemmOperand> b;  // [segments * weights], those that give the columns
   Storage operand = Storage::bf16;
-  ir::Extent rows;        // M, or a dense dimension
-  ir::Extent depth;       // contracted
-  ir::Extent columns;     // of the result, both halves together
-  ir::DimId groups = -1;  // ragged_rows: the dimension that counts the groups
-  int parts = 1;
-  int64_t piece = 0;         // of the split; 0: halves
-  int64_t part_columns = 0;  // columns / parts
+  ir::Extent rows;           // M, or a dense dimension; of one batch
+  ir::Extent depth;          // contracted, in one segment
+  ir::Extent groups;         // the dimension that counts the groups or batches; a number where there is one of them
+  ir::Extent columns;        // of a part
+  int parts = 1;             // accumulators: 2 for a product whose columns are split, and for two weights
+  int64_t piece = 0;         // how doubled columns (twice `columns`) are dealt out; 0: halves
+  int64_t part_columns = 0;  // the number of `columns`
+
+  bool grouped() const { return form != GemmForm::none && form != GemmForm::dense; }
+  bool split_weight() const { return parts == 2 && weights == 1; }  // both parts lie in one weight
 };
 
-// A place where rows lie in memory: place 0 is the rows dimension itself, the others are its aligned forms.
+// The dimension whose groups the device looks up, or that batches have alike: the rows, or the contraction.
+inline const ir::Extent& grouped_extent(const Gemm& gemm) {
+  return gemm.form == GemmForm::ragged_depth ? gemm.depth : gemm.rows;
+}
+// Whether the groups' sizes are read on the device; otherwise they are batches of one size.
+bool is_ragged(const ir::Graph& graph, const Gemm& gemm);
+// Every group starts at a multiple of this many places.
+int64_t group_alignment(const ir::Graph& graph, const Gemm& gemm);
+
+// A place where rows lie in memory: place 0 is the rows dimension itself, one group behind the other; the others are
+// its aligned forms, or (local) each group's rows counted from 0, for transposed outputs of batches.
 struct Place {
   ir::DimId dim = -1;
   int64_t alignment = 1;
+  bool local = false;
 };
 
 enum class Broadcast {
@@ -58,6 +99,7 @@ struct EpilogueInput {
   ir::InputId input = -1;
   Broadcast broadcast = Broadcast::scalar;
   bool per_group = false;  // column: the tensor has a leading group dimension
+  bool pointers = false;   // ... which selects a buffer of its own
   bool doubled = false;    // over the columns of both halves
   int part = 0;            // doubled: which half
 };
@@ -72,19 +114,44 @@ struct EpilogueNode {
   std::vector<int> args;
 };
 
-enum class SinkKind { rows, transposed, mx_rows, mx_transposed };
+//   rows, transposed, mx_rows, mx_transposed   one element (or code) for each row and column
+//   reduce_rows     over the columns: one value for each row. Partials: one for each row and 32 columns of a part
+//   reduce_columns  over rows (of a group, or of all): one value for each column. Partials: one for each column and
+//                   tile of 128 rows
+//   reduce_tiles    over rows and columns: one value for each group, or one. Partials: one for each tile of 128 rows
+//   and
+//                   32 columns of a part
+// Partials go to the workspace, f32, and a finishing launch adds them in their order, so that a sum does not depend on
+// the schedule: rows are counted from the group's start in 128s, columns of a part in 32s.
+enum class SinkKind { rows, transposed, mx_rows, mx_transposed, reduce_rows, reduce_columns, reduce_tiles };
 
-// One output. `values` has one node, or one for each half when the output lies over the doubled dimension.
+constexpr bool is_reduction(SinkKind kind) {
+  return kind == SinkKind::reduce_rows || kind == SinkKind::reduce_columns || kind == SinkKind::reduce_tiles;
+}
+constexpr bool is_mx(SinkKind kind) { return kind == SinkKind::mx_rows || kind == SinkKind::mx_transposed; }
+
+// One output. `values` has one node, or one for each half when the value lies over doubled columns.
 struct Sink {
   int output = -1;  // into Graph::outputs
   SinkKind kind = SinkKind::rows;
   std::vector<int> values;
   int place = 0;
+  bool accumulate = false;  // +=
+  // Reductions: what they do, and whether the groups are kept (reduce_columns, reduce_tiles).
+  ir::Reduction reduction = ir::Reduction::none;
+  bool per_group = false;
+  bool pointers = false;  // the leading dimension selects a buffer of its own
   // mx kinds: scale bytes that are stored at once. Along rows 1, 2 or 4 blocks of a row; transposed 1, or the 4 blocks
   // of a column, which meet in shared memory at `scratch` (bytes from the epilogue's; one region for each value).
+  // reduce_columns, reduce_tiles: the four warps' partials meet at `scratch`.
   int gathered_scales = 1;
   int scratch = 0;
 };
+
+// Whether what an output says of a group is said of it alone (in a kernel of groups).
+inline bool keeps_groups(const Sink& sink) {
+  return !is_reduction(sink.kind) || sink.kind == SinkKind::reduce_rows || sink.per_group;
+}
 
 struct Epilogue {
   std::vector<EpilogueNode> nodes;
@@ -92,14 +159,23 @@ struct Epilogue {
   std::vector<Sink> sinks;  // in the order in which they run
 };
 
-// The schedule of the sm_90a skeleton (templates/kernels/gemm_sm90.cuh).
+//   gemm       the sm_90a skeleton (templates/kernels/gemm_sm90.cuh)
+//   pass       one pass over tiles without a gemm (templates/kernels/pass_sm90.cuh)
+//   pointwise  the launches of KernelPlan::pointwise
+enum class Family { gemm, pass, pointwise };
+
+// How a plan's main launch goes about its tiles; pointwise launches have nothing of it.
 struct Schedule {
+  Family family = Family::gemm;
   bool cooperative = false;  // false: pingpong
   int tile_columns = 128;    // of one consumer warpgroup, all parts
   int stages = 6;
   int tile_input_stages = 1;  // slots of the ring for full-tile inputs, for each consumer warpgroup
   bool rolled = true;         // the epilogue's loop over blocks is a loop
+  bool separate = false;  // values that share operations are computed one by one all the same, which needs the fewest
+                          // registers and the most instructions
   int registers_producer = 24, registers_consumer = 240;
+  int ctas = 1;  // of a multiprocessor
   int band = 8;  // column tiles that a wave covers before it goes down
 
   int slices() const { return cooperative ? 2 : 1; }
@@ -113,6 +189,12 @@ struct SharedBuffer {
   bool swizzled = false;  // the copy engine writes it in its 1024-byte pattern
 };
 
+// A stretch of the caller's workspace, at a multiple of workspace_alignment.
+struct WorkspaceRegion {
+  std::string name;
+  IntExpr offset, bytes;
+};
+
 struct KernelPlan {
   std::string kernel;
   Target target;
@@ -121,16 +203,41 @@ struct KernelPlan {
   Epilogue epilogue;
   Schedule schedule;
   Deal deal = Deal::halves;
-  bool checked_pairs = false;   // the weight's rows per group are no multiple of 32
+  bool checked_pairs = false;   // the rows per group of a K-major weight are no multiple of 32
+  bool ragged_boxes = false;    // the contraction lies in groups of any size
   bool ragged_columns = false;  // the columns of a part are no multiple of 32
   int slot_bytes = 0;           // full-tile inputs of one block
   int scratch_bytes = 0;        // of each consumer warpgroup's epilogue
   std::vector<SharedBuffer> shared;
   int shared_bytes = 0;
+  std::vector<WorkspaceRegion> workspace;
+  std::vector<PointwiseLaunch> pointwise;  // GemmForm::none
   double cost = 0;  // the cost model's, in cycles of one multiprocessor for one row of tiles; less is better
   LaunchRecipe recipe;
 
   int part_tile() const { return schedule.tile_columns / gemm.parts; }
+
+  // Full-tile inputs whose halves alternate by less than a block come in one box for both; the input of half 0 stands
+  // for it. Columns of a box:
+  bool alternates(const EpilogueInput& in) const {
+    return in.doubled && (deal == Deal::alternating || deal == Deal::eights);
+  }
+  bool brings_box(const EpilogueInput& in) const;
+  int box_columns(const EpilogueInput& in) const { return alternates(in) ? 2 * block_columns : block_columns; }
+
+  // The weight has a buffer for each group.
+  bool pointer_weights(const ir::Graph& graph) const {
+    return !gemm.b.empty() && graph.inputs[static_cast<size_t>(gemm.b[0].input)].tensor.pointer_axes != 0;
+  }
+
+  // Adds a region behind those that are there; finds one by its name.
+  void add_region(std::string name, IntExpr bytes);
+  const WorkspaceRegion& region(std::string_view name) const;
+
+  // Rows of a tile lie in wgmma's own order: no box can permute rows that are contiguous in memory.
+  bool natural_rows() const { return !gemm.a.empty() && gemm.a[0].major == Major::mn; }
+  // … and so do columns, which are then put in order by shuffles.
+  bool natural_columns() const { return !gemm.b.empty() && gemm.b[0].major == Major::mn; }
 
   // Whether a transposed sink may store four rows at once. The gap behind a group of place 0 may be cut by the
   // capacity.
@@ -139,17 +246,19 @@ struct KernelPlan {
   }
 };
 
-constexpr int tile_rows = 128;
-constexpr int block_columns = 32;
-constexpr int block_rows = 32;  // of a transposed MX output
-constexpr int k_tile = 64;
-
 // The text form of a plan: deterministic, versioned (base/version.h plan_text_version).
 std::string print(const ir::Graph& graph, const KernelPlan& plan);
 
 // "pingpong 128 x 192, 5 stages": the schedule in a few words, and the name of a plan in overrides and messages.
 std::string schedule_name(const Schedule& schedule);
 
+// How doubled columns are dealt out.
+Deal deal_of(const Gemm& gemm);
+
+// Decides which scale bytes are stored together under the plan's tile (Sink::gathered_scales), and their scratch_bytes.
+void gather_scales(KernelPlan& plan);
+
+std::string_view major_name(Major major);
 std::string_view deal_name(Deal deal);
 std::string_view form_name(GemmForm form);
 std::string_view sink_name(SinkKind kind);

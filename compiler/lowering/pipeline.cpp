@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include "base/ensure.h"
+#include "compiler/ir/buffers.h"
 #include "compiler/lowering/build_epilogue.h"
 #include "compiler/lowering/build_recipe.h"
 #include "compiler/lowering/choose_schedule.h"
 #include "compiler/lowering/classify_gemm.h"
+#include "compiler/lowering/differentiate.h"
+#include "compiler/lowering/plan_pass.h"
+#include "compiler/lowering/pointwise.h"
 #include "compiler/lowering/simplify.h"
 
 namespace epifuse::lowering {
@@ -16,36 +20,82 @@ void ensure_sound(const std::vector<std::string>& faults, std::string_view after
   EPIFUSE_ENSURE(faults.empty(), fmt::format("after {}: {}", after, fmt::join(faults, "; ")));
 }
 
-int slot_bytes_of(const ir::Graph& graph, const Epilogue& epilogue) {
-  int bytes = 0;
-  for (const EpilogueInput& in : epilogue.inputs)
-    if (in.broadcast == Broadcast::tile)
-      bytes += tile_rows * block_columns *
-               storage_bits(graph.inputs[static_cast<size_t>(in.input)].tensor.type.storage()) / 8;
-  return bytes;
+void refuse(const ir::Graph& graph, const KernelPlan& plan, Diagnostics& diagnostics, const std::string& what,
+            const std::string& hint) {
+  diagnostics.error(graph.inputs[static_cast<size_t>(plan.gemm.b[0].input)].tensor.where, what + " is not lowered yet",
+                    hint);
 }
 
-// Weight rows in blocks of 32 need groups (and halves) of whole blocks; otherwise pairs are brought one by one, which
-// only knows halves.
+// How weights are brought. K-major rows come in blocks of 32, which need groups (and halves) of whole blocks; otherwise
+// pairs are brought one by one, which only knows halves. Columns that are contiguous in memory cannot be dealt out.
 bool choose_weight_boxes(const ir::Graph& graph, KernelPlan& plan, Diagnostics& diagnostics) {
-  const bool whole_blocks = plan.gemm.part_columns % block_columns == 0;
-  if (whole_blocks) return true;
-  if (plan.gemm.parts == 2 && plan.gemm.piece != 0) {
-    diagnostics.error(graph.inputs[static_cast<size_t>(plan.gemm.b)].tensor.where,
-                      fmt::format("a split in pieces of {} of {} columns, whose halves are no multiple of 32, is not "
-                                  "lowered yet",
-                                  plan.gemm.piece, 2 * plan.gemm.part_columns),
-                      "use a multiple of 64 columns, or split into halves");
+  const Gemm& gemm = plan.gemm;
+  const bool whole_blocks = gemm.part_columns % block_columns == 0;
+  plan.ragged_columns = !whole_blocks;
+  plan.ragged_boxes = gemm.form == GemmForm::ragged_depth && is_ragged(graph, gemm);
+  if (gemm.b[0].major == Major::mn) {
+    if (!gemm.split_weight() || gemm.piece == 0 || gemm.piece >= 64) return true;
+    refuse(graph, plan, diagnostics,
+           fmt::format("a split in pieces of {} of columns that are contiguous in memory", gemm.piece),
+           "store the weight with the contraction last");
     return false;
   }
-  plan.checked_pairs = plan.ragged_columns = true;
+  if (whole_blocks) return true;
+  if (gemm.split_weight() && gemm.piece != 0) {
+    refuse(graph, plan, diagnostics,
+           fmt::format("a split in pieces of {} of {} columns, whose halves are no multiple of 32,", gemm.piece,
+                       2 * gemm.part_columns),
+           "use a multiple of 64 columns, or split into halves");
+    return false;
+  }
+  plan.checked_pairs = true;
   return true;
+}
+
+std::vector<KernelPlan> plans_of_gemm(const ir::Graph& graph, const Gemm& gemm, const Target& target,
+                                      Diagnostics& diagnostics) {
+  std::optional<EpilogueAndPlaces> epilogue = build_epilogue(graph, gemm, diagnostics);
+  if (!epilogue) return {};
+  KernelPlan base;
+  base.kernel = graph.name;
+  base.target = target;
+  base.gemm = gemm;
+  base.places = std::move(epilogue->places);
+  base.epilogue = std::move(epilogue->epilogue);
+  if (!choose_weight_boxes(graph, base, diagnostics)) return {};
+  if (base.pointer_weights(graph))
+    base.add_region("weight maps", ir::extent_expression(graph, gemm.groups) *
+                                       (int64_t{tensor_map_bytes} * gemm.segments * gemm.parts));
+  return enumerate_plans(graph, base, diagnostics);
+}
+
+// One pass over tiles where the kernel is of that kind; the general launches behind it.
+std::vector<KernelPlan> plans_without_gemm(const ir::Graph& graph, const Target& target, Diagnostics& diagnostics) {
+  std::vector<KernelPlan> plans;
+  if (std::optional<KernelPlan> pass = plan_pass(graph, target)) plans.push_back(*std::move(pass));
+  Diagnostics refused;
+  for (KernelPlan& plan : plan_pointwise(graph, target, plans.empty() ? diagnostics : refused))
+    plans.push_back(std::move(plan));
+  return plans;
+}
+
+void choose_by_name(std::string_view name, Lowered& lowered, Diagnostics& diagnostics) {
+  std::string names;
+  std::vector<KernelPlan> chosen;
+  for (KernelPlan& plan : lowered.plans) {
+    names += (names.empty() ? "" : ", ") + schedule_name(plan.schedule);
+    if (schedule_name(plan.schedule) == name) chosen.push_back(std::move(plan));
+  }
+  if (chosen.empty() && !lowered.plans.empty())
+    diagnostics.error({}, fmt::format("no plan '{}' for kernel {}; there are: {}", name, lowered.graph.name, names));
+  lowered.plans = std::move(chosen);
 }
 
 }  // namespace
 
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> list = {
+      {"differentiate", differentiate},
       {"apply_left_out", apply_left_out},
       {"fold", fold},
       {"merge_and_prune", merge_and_prune},
@@ -64,33 +114,11 @@ Lowered lower(const ir::Graph& graph, const Target& target, std::string_view sch
 
   const std::optional<Gemm> gemm = classify_gemm(result.graph, diagnostics);
   if (!gemm) return result;
-  std::optional<EpilogueAndPlaces> epilogue = build_epilogue(result.graph, *gemm, diagnostics);
-  if (!epilogue) return result;
-
-  KernelPlan base;
-  base.kernel = graph.name;
-  base.target = target;
-  base.gemm = *gemm;
-  base.places = std::move(epilogue->places);
-  base.epilogue = std::move(epilogue->epilogue);
-  base.slot_bytes = slot_bytes_of(result.graph, base.epilogue);
-  if (!choose_weight_boxes(result.graph, base, diagnostics)) return result;
-
-  result.plans = enumerate_plans(result.graph, base, diagnostics);
-  if (!schedule_override.empty()) {
-    std::string names;
-    std::vector<KernelPlan> chosen;
-    for (KernelPlan& plan : result.plans) {
-      names += (names.empty() ? "" : ", ") + schedule_name(plan.schedule);
-      if (schedule_name(plan.schedule) == schedule_override) chosen.push_back(std::move(plan));
-    }
-    if (chosen.empty() && !result.plans.empty())
-      diagnostics.error({},
-                        fmt::format("no plan '{}' for kernel {}; there are: {}", schedule_override, graph.name, names));
-    result.plans = std::move(chosen);
-  }
+  result.plans = gemm->form == GemmForm::none ? plans_without_gemm(result.graph, target, diagnostics)
+                                              : plans_of_gemm(result.graph, *gemm, target, diagnostics);
+  if (!schedule_override.empty()) choose_by_name(schedule_override, result, diagnostics);
   for (KernelPlan& plan : result.plans) {
-    plan.recipe = build_recipe(result.graph, plan);
+    if (plan.schedule.family != Family::pointwise) plan.recipe = build_recipe(result.graph, plan);
     ensure_sound(verify(plan), "planning");
   }
   return result;

@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "base/version.h"
-#include "compiler/lowering/kernel_plan.h"
+#include "compiler/lowering/pointwise.h"
 
 namespace epifuse::lowering {
 namespace {
@@ -42,15 +42,20 @@ std::string bracketed(const std::vector<T>& list) {
 std::string field_text(const LaunchRecipe& recipe, const ParameterField& field) {
   switch (field.kind) {
     case FieldKind::tensor_map: return fmt::format("map {}", field.index);
-    case FieldKind::address: return field.tensor.empty() ? "null" : "address of " + field.tensor;
+    case FieldKind::address:
+      if (field.tensor == workspace_name) return "workspace + " + field.value.text();
+      return field.tensor.empty() ? "null" : "address of " + field.tensor;
     case FieldKind::param: return "param " + recipe.params[static_cast<size_t>(field.index)].name;
     default: return field.value.text();
   }
 }
 
 // A line for each entry, so that a change of the recipe is a change of a few lines.
-std::string print_recipe(const LaunchRecipe& recipe) {
+std::string print_recipe(const KernelPlan& plan) {
+  const LaunchRecipe& recipe = plan.recipe;
   std::string out;
+  for (const WorkspaceRegion& region : plan.workspace)
+    out += fmt::format("workspace {} + {} {}\n", region.offset.text(), region.bytes.text(), region.name);
   for (const RecipeTensor& tensor : recipe.tensors)
     out += fmt::format("buffer {} {}{} align {}{}\n", tensor.name, storage_name(tensor.storage),
                        bracketed(tensor.extents), tensor.alignment, tensor.strided ? " strided" : "");
@@ -76,24 +81,29 @@ std::string_view broadcast_name(Broadcast broadcast) {
 
 }  // namespace
 
+std::string_view major_name(Major major) { return major == Major::k ? "k" : "mn"; }
+
 std::string_view deal_name(Deal deal) {
   constexpr std::string_view names[] = {"halves", "alternating", "eights", "blocks", "pieces"};
   return names[static_cast<size_t>(deal)];
 }
 
 std::string_view form_name(GemmForm form) {
-  constexpr std::string_view names[] = {"dense", "ragged_rows"};
+  constexpr std::string_view names[] = {"none", "dense", "batched", "ragged_rows", "ragged_depth"};
   return names[static_cast<size_t>(form)];
 }
 
 std::string_view sink_name(SinkKind kind) {
-  constexpr std::string_view names[] = {"rows", "transposed", "mx_rows", "mx_transposed"};
+  constexpr std::string_view names[] = {"rows",        "transposed",     "mx_rows",     "mx_transposed",
+                                        "reduce_rows", "reduce_columns", "reduce_tiles"};
   return names[static_cast<size_t>(kind)];
 }
 
 std::string schedule_name(const Schedule& schedule) {
-  return fmt::format("{} 128x{}", schedule.cooperative ? "cooperative" : "pingpong",
-                     schedule.tile_columns * schedule.slices());
+  if (schedule.family == Family::pointwise) return "pointwise";
+  if (schedule.family == Family::pass) return fmt::format("pass 128x{}", schedule.tile_columns);
+  return fmt::format("{} 128x{}{}", schedule.cooperative ? "cooperative" : "pingpong",
+                     schedule.tile_columns * schedule.slices(), schedule.separate ? " separate" : "");
 }
 
 std::string print(const ir::Graph& graph, const KernelPlan& plan) {
@@ -101,18 +111,32 @@ std::string print(const ir::Graph& graph, const KernelPlan& plan) {
   const Schedule& s = plan.schedule;
   auto name = [&](ir::InputId id) { return graph.inputs[static_cast<size_t>(id)].tensor.name; };
   std::string out = fmt::format("plan {} {} for {}\n", plan_text_version, plan.kernel, plan.target.name);
-  out += fmt::format("gemm {} {}: rows {} of {}, columns {} of {}, contracts {}\n", form_name(gemm.form),
-                     storage_name(gemm.operand), graph.extent_text(gemm.rows), name(gemm.a),
-                     graph.extent_text(gemm.columns), name(gemm.b), graph.extent_text(gemm.depth));
+  if (gemm.form == GemmForm::none) return out + print_pointwise(graph, plan) + print_recipe(plan);
+  const bool pass = s.family == Family::pass;
+  out += pass ? fmt::format("pass {}: rows {}, columns {}", form_name(gemm.form), graph.extent_text(gemm.rows),
+                            graph.extent_text(gemm.columns))
+              : fmt::format("gemm {} {}: rows {}, columns {}, contracts {}", form_name(gemm.form),
+                            storage_name(gemm.operand), graph.extent_text(gemm.rows), graph.extent_text(gemm.columns),
+                            graph.extent_text(gemm.depth));
+  if (gemm.grouped()) out += fmt::format(", groups {}", graph.extent_text(gemm.groups));
+  out += "\n";
+  for (const auto& [operands, word] : {std::pair{&gemm.a, "rows"}, std::pair{&gemm.b, "columns"}})
+    for (const GemmOperand& operand : *operands)
+      out += fmt::format("operand {} of {}{}, {}-major\n", word, name(operand.input),
+                         operand.half < 0 ? "" : fmt::format(" half {}", operand.half), major_name(operand.major));
   out += fmt::format("parts {}", gemm.parts);
-  if (gemm.parts == 2) out += fmt::format(", {}", deal_name(plan.deal));
-  out += fmt::format("\nschedule {}, stages {}, band {}, registers {} + {}, loop over blocks {}\n", schedule_name(s),
-                     s.stages, s.band, s.registers_producer, s.registers_consumer, s.rolled ? "rolled" : "unrolled");
+  if (gemm.segments == 2) out += ", two segments";
+  if (gemm.split_weight() || gemm.piece != 0) out += fmt::format(", {}", deal_name(plan.deal));
+  if (pass)
+    out += fmt::format("\nschedule {}, {} CTAs of a multiprocessor, band {}\n", schedule_name(s), s.ctas, s.band);
+  else
+    out += fmt::format("\nschedule {}, stages {}, band {}, registers {} + {}, loop over blocks {}\n", schedule_name(s),
+                       s.stages, s.band, s.registers_producer, s.registers_consumer, s.rolled ? "rolled" : "unrolled");
   if (plan.checked_pairs) out += "weight rows are brought in checked pairs\n";
   for (size_t i = 0; i < plan.places.size(); ++i)
-    out += fmt::format("place {} {} align {}\n", i,
+    out += fmt::format("place {} {} align {}{}\n", i,
                        plan.places[i].dim < 0 ? "1" : graph.dims[static_cast<size_t>(plan.places[i].dim)].name,
-                       plan.places[i].alignment);
+                       plan.places[i].alignment, plan.places[i].local ? ", from each group's start" : "");
   for (const EpilogueInput& in : plan.epilogue.inputs)
     out += fmt::format("load {} as {}{}{}\n", name(in.input), broadcast_name(in.broadcast),
                        in.per_group ? " of the group" : "", in.doubled ? fmt::format(", part {}", in.part) : "");
@@ -123,13 +147,17 @@ std::string print(const ir::Graph& graph, const KernelPlan& plan) {
     out += fmt::format("sink {} {} {} place {} from", sink_name(sink.kind), tensor.name, ir::print_type(tensor.type),
                        sink.place);
     for (const int value : sink.values) out += fmt::format(" %{}", value);
+    if (sink.reduction == ir::Reduction::sum) out += ", sum";
+    if (sink.reduction == ir::Reduction::amax) out += ", amax";
+    if (sink.per_group) out += " of each group";
+    if (sink.accumulate) out += ", added";
     if (sink.gathered_scales > 1) out += fmt::format(", {} scales at once", sink.gathered_scales);
     out += "\n";
   }
   for (const SharedBuffer& buffer : plan.shared)
     out += fmt::format("shared {} + {} {}\n", buffer.offset, buffer.bytes, buffer.name);
   out += fmt::format("shared total {} of {}\n", plan.shared_bytes, plan.target.shared_bytes_per_block);
-  return out + print_recipe(plan.recipe);
+  return out + print_recipe(plan);
 }
 
 }  // namespace epifuse::lowering

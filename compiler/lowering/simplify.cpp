@@ -1,9 +1,11 @@
 #include "compiler/lowering/simplify.h"
 
-#include <cmath>
 #include <fmt/format.h>
+#include <functional>
 #include <map>
 #include <optional>
+
+#include "compiler/lowering/algebra.h"
 
 namespace epifuse::lowering {
 namespace {
@@ -13,71 +15,50 @@ using ir::Node;
 using ir::NodeId;
 using ir::Op;
 
-const Node& node(const Graph& graph, NodeId id) { return graph.nodes[static_cast<size_t>(id)]; }
-
-bool is_number(const Graph& graph, NodeId id, double value) {
-  return node(graph, id).op == Op::number && node(graph, id).number == value;
-}
-
-// The result of an exact-by-definition operation on numbers, rounded once to f32; functions that the device computes to
-// a tolerance only are left to it.
-std::optional<double> evaluate(const Graph& graph, const Node& n) {
-  double v[3] = {};
-  for (size_t i = 0; i < n.args.size(); ++i) {
-    if (i >= 3 || node(graph, n.args[i]).op != Op::number) return std::nullopt;
-    v[i] = static_cast<float>(node(graph, n.args[i]).number);
-  }
-  auto rounded = [](double x) { return static_cast<double>(static_cast<float>(x)); };
-  switch (n.op) {
-    case Op::add: return rounded(v[0] + v[1]);
-    case Op::sub: return rounded(v[0] - v[1]);
-    case Op::mul: return rounded(v[0] * v[1]);
-    case Op::div: return rounded(v[0] / v[1]);
-    case Op::neg: return -v[0];
-    case Op::abs: return std::fabs(v[0]);
-    default: return std::nullopt;
-  }
-}
-
-// The node that `n` is equal to, if it is equal to one of its arguments.
-std::optional<NodeId> same_as_argument(const Graph& graph, const Node& n) {
-  switch (n.op) {
-    case Op::mul:
-      if (is_number(graph, n.args[0], 1)) return n.args[1];
-      if (is_number(graph, n.args[1], 1)) return n.args[0];
-      break;
-    case Op::div:
-      if (is_number(graph, n.args[1], 1)) return n.args[0];
-      break;
-    case Op::neg:
-      if (node(graph, n.args[0]).op == Op::neg) return node(graph, n.args[0]).args[0];
-      break;
-    case Op::select:
-      if (node(graph, n.args[0]).op == Op::number) return node(graph, n.args[0]).number != 0 ? n.args[1] : n.args[2];
-      break;
-    default: break;
-  }
+// The name that a split halves, if its argument still has it.
+std::optional<ir::Extent> halved_name(const Graph& graph, const ir::Shape& whole, const ir::Shape& part) {
+  for (const ir::Extent& name : whole)
+    if (!graph.has_name(part, name) && graph.has_name(part, ir::half(name))) return name;
   return std::nullopt;
 }
 
-// A pointwise value lies over the names of its arguments; an argument that became a number no longer brings any. A half
-// follows the value that it is taken from.
-void narrow_shape(const Graph& graph, Node& n) {
-  if (ir::op_info(n.op).kind == ir::OpKind::map) {
-    n.shape.clear();
-    for (const NodeId argument : n.args) n.shape = graph.union_of(n.shape, node(graph, argument).shape);
-  } else if (n.op == Op::split) {
-    ir::Shape shape = node(graph, n.args[0]).shape;
-    for (ir::Extent& extent : shape) {
-      ir::Extent half = extent;
-      if (half.times % 2 == 0)
-        half.times /= 2;
-      else
-        half.over *= 2;
-      if (!graph.has_name(n.shape, extent) && graph.has_name(n.shape, half)) extent = half;
+// Goes through the nodes in order, each with its arguments as they are now; `replace` may change the node, or give the
+// one that stands for it. Values lie over the names of their arguments: one that became a number brings none.
+Graph rebuild(const Graph& before, const std::function<std::optional<NodeId>(NodeBuilder&, Node&)>& replace) {
+  Graph after = before;
+  after.nodes.clear();
+  NodeBuilder nodes(after);
+  std::vector<NodeId> becomes;
+  for (const Node& old : before.nodes) {
+    Node n = old;
+    for (NodeId& argument : n.args) argument = becomes[static_cast<size_t>(argument)];
+    std::optional<NodeId> same;
+    if (ir::op_info(n.op).kind == ir::OpKind::map) {
+      n.shape = nodes.shape_of(n.args);
+    } else if (n.op == Op::split) {
+      n.shape = nodes.node(n.args[0]).shape;
+      const auto whole = halved_name(after, n.shape, old.shape);
+      if (!whole) same = n.args[0];
+      for (ir::Extent& extent : n.shape)
+        if (whole && extent == *whole) extent = ir::half(extent);
+    } else if (n.op == Op::join) {
+      const ir::Extent whole = before.whole_name(old);
+      n.shape.clear();
+      for (const ir::Extent& extent : nodes.shape_of(n.args))
+        if (!after.same_name(extent, ir::half(whole))) n.shape.push_back(extent);
+      n.shape.push_back(whole);
     }
-    n.shape = std::move(shape);
+    if (!same) same = replace(nodes, n);
+    becomes.push_back(same ? *same : nodes.append(std::move(n)));
   }
+  for (ir::Output& output : after.outputs) {
+    const ir::Shape& names = before.nodes[static_cast<size_t>(output.value)].shape;
+    output.value = becomes[static_cast<size_t>(output.value)];
+    // What is stored may lie over fewer names, but a sum counts every element along those it reduces.
+    if (output.reduction == ir::Reduction::none) continue;
+    if (const std::optional<NodeId> whole = nodes.broadcast(output.value, names)) output.value = *whole;
+  }
+  return after;
 }
 
 std::string key_of(const Node& n) {
@@ -92,38 +73,19 @@ std::string key_of(const Node& n) {
 }  // namespace
 
 Graph apply_left_out(Graph graph) {
-  for (Node& n : graph.nodes) {
+  std::erase_if(graph.outputs, [](const ir::Output& output) { return output.left_out; });
+  return rebuild(graph, [&](NodeBuilder&, Node& n) {
     if (n.op == Op::input && graph.inputs[static_cast<size_t>(n.index)].left_out) {
       n.number = *graph.inputs[static_cast<size_t>(n.index)].default_value;
       n.op = Op::number;
       n.index = -1;
       n.shape.clear();
     }
-    narrow_shape(graph, n);
-  }
-  std::erase_if(graph.outputs, [](const ir::Output& output) { return output.left_out; });
-  return graph;
+    return std::optional<NodeId>();
+  });
 }
 
-Graph fold(Graph graph) {
-  std::vector<NodeId> becomes(graph.nodes.size());
-  for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    Node& n = graph.nodes[i];
-    becomes[i] = static_cast<NodeId>(i);
-    for (NodeId& argument : n.args) argument = becomes[static_cast<size_t>(argument)];
-    narrow_shape(graph, n);
-    if (const auto same = same_as_argument(graph, n)) {
-      becomes[i] = *same;
-    } else if (const auto value = evaluate(graph, n)) {
-      n.op = Op::number;
-      n.number = *value;
-      n.args.clear();
-      n.shape.clear();
-    }
-  }
-  for (ir::Output& output : graph.outputs) output.value = becomes[static_cast<size_t>(output.value)];
-  return graph;
-}
+Graph fold(Graph graph) { return rebuild(graph, simplify_node); }
 
 Graph merge_and_prune(Graph graph) {
   std::vector<bool> needed(graph.nodes.size());

@@ -9,7 +9,8 @@ namespace epifuse::lowering {
 // Left-out inputs as numbers, left-out outputs gone. Indices of inputs stay as they are.
 ir::Graph apply_left_out(ir::Graph graph);
 
-// Folds x*1, x/1, -(-x), select and arithmetic on numbers (each step rounded to f32, as the kernel would).
+// Arithmetic on numbers (each step rounded to f32, as the kernel would), and what algebra.h has. An output that is
+// reduced keeps the names of its value.
 ir::Graph fold(ir::Graph graph);
 
 // One node for equal operations on equal arguments; nodes that no output needs removed.

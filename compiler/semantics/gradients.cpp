@@ -49,9 +49,15 @@ class GradientPath {
     for (NodeId id = f_; id > x_; --id) {
       if (!on_path_[id]) continue;
       const Node& node = context_.node(id);
-      for (const NodeId arg : node.args) {
+      for (size_t i = 0; i < node.args.size(); ++i) {
+        const NodeId arg = node.args[i];
         if (!on_path_[arg]) continue;
         Shape here = gradient[id];
+        if (node.op == Op::grad) {
+          // Every way leads through what the inner f was computed from, never through its x alone.
+          if (i > 1) continue;
+          here = with_parts_of(here, context_.node(arg).shape);
+        }
         if (node.op == Op::split || node.op == Op::join)
           here = replaced(context_.graph, here, node.shape.back(), context_.node(arg).shape.back());
         gradient[arg] = merge(context_.graph, gradient[arg], here);
@@ -61,6 +67,17 @@ class GradientPath {
   }
 
  private:
+  // A gradient may lie over the whole of what its f is over a half of.
+  Shape with_parts_of(Shape shape, const Shape& arg) const {
+    for (Extent& extent : shape)
+      for (const Extent& part : {half(extent), twice(extent)})
+        if (!context_.graph.has_name(arg, extent) && context_.graph.has_name(arg, part)) {
+          extent = part;
+          break;
+        }
+    return shape;
+  }
+
   const KernelContext& context_;
   NodeId f_, x_;
   std::vector<bool> on_path_;

@@ -8,6 +8,7 @@
 #include "compiler/semantics/context.h"
 #include "compiler/semantics/dimensions.h"
 #include "compiler/semantics/stores.h"
+#include "compiler/semantics/taps.h"
 #include "compiler/semantics/tensors.h"
 #include "compiler/semantics/values.h"
 
@@ -35,6 +36,7 @@ class KernelResolver {
     for (const ast::In* in : inputs_)
       if (const Symbol* symbol = context_.find(in->name.text); symbol->meaning == Meaning::input)
         check_option_inputs(context_, in->tensor, context_.graph.inputs[symbol->id].tensor);
+    add_taps(context_, kernel_);
     check_kernel(context_, kernel_);
   }
 
@@ -142,8 +144,6 @@ bool has_dim(const ast::Kernel& kernel, std::string_view name) {
   return false;
 }
 
-// Where all kernels of a file are checked, a number for a dim that only some have is right; one that none has stays,
-// and is reported.
 ResolveOptions options_for(const ast::Kernel& kernel, const ast::File& file, const ResolveOptions& options) {
   ResolveOptions own = options;
   std::erase_if(own.dims, [&](const auto& dim) {
@@ -176,6 +176,12 @@ std::optional<ir::Graph> resolve(const Program& program, std::string_view kernel
   EPIFUSE_ENSURE(faults.empty(),
                  fmt::format("the resolved kernel '{}' is not sound: {}", kernel->name.text, fmt::join(faults, "; ")));
   return std::move(context.graph);
+}
+
+ResolveOptions options_for(const Program& program, std::string_view kernel_name, const ResolveOptions& options) {
+  for (const ast::Kernel& kernel : program.main().kernels)
+    if (kernel.name.text == kernel_name) return semantics::options_for(kernel, program.main(), options);
+  return options;
 }
 
 void check(const Program& program, const ResolveOptions& options, Diagnostics& diagnostics) {

@@ -26,6 +26,8 @@ struct ResolveOptions {
   std::map<std::string, int64_t> dims;
   // Inputs (with a default) and outputs that the caller leaves out.
   std::set<std::string> left_out;
+  // Values of the kernel that get an output of their own, `NAME_tap`: f32, over the value's dimensions.
+  std::set<std::string> taps;
   // Whether a `dim` without a number is an error. `check` leaves it out; whoever compiles or runs needs the numbers.
   bool require_bound = false;
 };
@@ -37,6 +39,10 @@ std::vector<std::string> kernel_names(const Program& program);
 // it from here or from the parser; a graph that comes back passes ir::verify.
 std::optional<ir::Graph> resolve(const Program& program, std::string_view kernel_name, const ResolveOptions& options,
                                  Diagnostics& diagnostics);
+
+// The options for one kernel of several that are looked at together: without the numbers of `dim`s that only others of
+// the file have. A name that none has stays.
+ResolveOptions options_for(const Program& program, std::string_view kernel_name, const ResolveOptions& options);
 
 // Resolves every kernel of the main file, for the mistakes alone.
 void check(const Program& program, const ResolveOptions& options, Diagnostics& diagnostics);

@@ -51,24 +51,6 @@ Shape merge(const Graph& graph, const Shape& a, const Shape& b) {
   return first;
 }
 
-Extent half(const Extent& extent) {
-  Extent result = extent;
-  if (extent.times % 2 == 0)
-    result.times = extent.times / 2;
-  else
-    result.over = extent.over * 2;
-  return result;
-}
-
-Extent twice(const Extent& extent) {
-  Extent result = extent;
-  if (extent.over % 2 == 0)
-    result.over = extent.over / 2;
-  else
-    result.times = extent.times * 2;
-  return result;
-}
-
 Shape replaced(const Graph& graph, Shape shape, const Extent& from, const Extent& to) {
   for (Extent& extent : shape)
     if (graph.same_name(extent, from)) extent = to;

@@ -18,8 +18,8 @@ ir::DimId grouped_dim(const ir::Graph& graph, const ir::Extent& extent);
 // of `a`, each name that only `b` has before the next one they share: [N] and [S, N] give [S, N].
 ir::Shape merge(const ir::Graph& graph, const ir::Shape& a, const ir::Shape& b);
 
-ir::Extent half(const ir::Extent& extent);
-ir::Extent twice(const ir::Extent& extent);
+using ir::half;
+using ir::twice;
 
 // `shape` with `from` replaced by `to`.
 ir::Shape replaced(const ir::Graph& graph, ir::Shape shape, const ir::Extent& from, const ir::Extent& to);

@@ -16,20 +16,32 @@ constexpr int block_columns = 32;  // columns of a block
 constexpr int own_rows = 4;        // of a block, by one thread
 constexpr int own_columns = 8;
 
-struct Lane {
+// Rows that are contiguous in memory (an MN-major operand) cannot be permuted by a box: such tiles keep the natural
+// order of wgmma's fragments, where a thread's rows lie 8 and 64 apart. Columns then are put in order by shuffles
+// (tile/accumulators.cuh, straighten).
+enum class RowOrder { consecutive, natural };
+
+template <RowOrder order>
+struct LaneOf {
   int l;     // 0..3: columns 8l .. 8l+7 of each block
-  int q;     // 0..7: rows 4q .. 4q+3 of the warp's 32
+  int q;     // 0..7
   int warp;  // 0..3 in the warpgroup
 
-  static EPIFUSE_DEVICE Lane now() {
+  static EPIFUSE_DEVICE LaneOf now() {
     const int index = ptx::thread_index_now() & 127;
     return {index & 3, (index >> 2) & 7, index >> 5};
   }
-  EPIFUSE_DEVICE int first_row() const { return 32 * warp + 4 * q; }  // in the tile
-  EPIFUSE_DEVICE int first_column() const { return 8 * l; }           // in the block
+  // The thread's rows in the tile are first_row() + step(i), i = 0..3.
+  EPIFUSE_DEVICE int first_row() const { return order == RowOrder::consecutive ? 32 * warp + 4 * q : 16 * warp + q; }
+  static EPIFUSE_DEVICE constexpr int step(int i) {
+    return order == RowOrder::consecutive ? i : 8 * (i & 1) + 64 * (i >> 1);
+  }
+  EPIFUSE_DEVICE int first_column() const { return 8 * l; }  // in the block
 };
 
-// The thread's part of a 32 x 32 block: rows first_row + i, columns first_column + c.
+using Lane = LaneOf<RowOrder::consecutive>;
+
+// The thread's part of a 32 x 32 block: rows first_row + step(i), columns first_column + c.
 struct Block {
   float v[own_rows][own_columns];
 };

@@ -1,10 +1,11 @@
-// wgmma.mma_async m64nNk16 with f32 accumulators and both operands in shared memory, as one function per (operand, N).
+// wgmma.mma_async m64nNk16 with f32 accumulators and both operands in shared memory, as one function per (operand, N)
+// and majors.
 //
 // Layout: lane 4q+l of warp w holds, in register i, row 16w + q + 8*((i>>1)&1) and column 8*(i/4) + 2l + (i&1).
 // The operand text of an instruction lists its N/2 registers by number, so it is assembled from pieces of 32.
 #pragma once
 
-#include "ptx/types.cuh"
+#include "atom/operand.cuh"
 
 namespace epifuse {
 
@@ -34,31 +35,32 @@ namespace epifuse {
 #define EPIFUSE_ACCUMULATORS_192(d) EPIFUSE_ACCUMULATORS_128(d), EPIFUSE_ACC32(d, 64)
 #define EPIFUSE_ACCUMULATORS_256(d) EPIFUSE_ACCUMULATORS_192(d), EPIFUSE_ACC32(d, 96)
 
-template <class Operand, int columns>
+template <class Operand, int columns, Major a, Major b>
 struct Wgmma;
 
 // operand_a, operand_b: descriptors (atom/operand.cuh). accumulate 0: d = a*b, else d += a*b.
-#define EPIFUSE_WGMMA(Operand, text, columns, a, b, on)                                                          \
-  template <>                                                                                                    \
-  struct Wgmma<Operand, columns> {                                                                               \
+#define EPIFUSE_WGMMA(Operand, text, columns, at_a, at_b, on, a_mn, b_mn)                                        \
+  template <Major a, Major b>                                                                                    \
+  struct Wgmma<Operand, columns, a, b> {                                                                         \
     static EPIFUSE_DEVICE void multiply(float (&d)[columns / 2], u64 operand_a, u64 operand_b, int accumulate) { \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " on                                                        \
                    ", 0;\n"                                                                                      \
                    "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." text "." text                         \
-                   " {" EPIFUSE_REGISTERS_##columns "}, " a ", " b ", p, 1, 1, 0, 0;\n}"                         \
+                   " {" EPIFUSE_REGISTERS_##columns "}, " at_a ", " at_b ", p, 1, 1, " a_mn ", " b_mn ";\n}"     \
                    : EPIFUSE_ACCUMULATORS_##columns(d)                                                           \
-                   : "l"(operand_a), "l"(operand_b), "r"(accumulate));                                           \
+                   : "l"(operand_a), "l"(operand_b), "r"(accumulate), "n"(static_cast<int>(a)),                  \
+                     "n"(static_cast<int>(b)));                                                                  \
     }                                                                                                            \
   };
 
-EPIFUSE_WGMMA(bf16, "bf16", 64, "%32", "%33", "%34")
-EPIFUSE_WGMMA(bf16, "bf16", 128, "%64", "%65", "%66")
-EPIFUSE_WGMMA(bf16, "bf16", 192, "%96", "%97", "%98")
-EPIFUSE_WGMMA(bf16, "bf16", 256, "%128", "%129", "%130")
-EPIFUSE_WGMMA(f16, "f16", 64, "%32", "%33", "%34")
-EPIFUSE_WGMMA(f16, "f16", 128, "%64", "%65", "%66")
-EPIFUSE_WGMMA(f16, "f16", 192, "%96", "%97", "%98")
-EPIFUSE_WGMMA(f16, "f16", 256, "%128", "%129", "%130")
+EPIFUSE_WGMMA(bf16, "bf16", 64, "%32", "%33", "%34", "%35", "%36")
+EPIFUSE_WGMMA(bf16, "bf16", 128, "%64", "%65", "%66", "%67", "%68")
+EPIFUSE_WGMMA(bf16, "bf16", 192, "%96", "%97", "%98", "%99", "%100")
+EPIFUSE_WGMMA(bf16, "bf16", 256, "%128", "%129", "%130", "%131", "%132")
+EPIFUSE_WGMMA(f16, "f16", 64, "%32", "%33", "%34", "%35", "%36")
+EPIFUSE_WGMMA(f16, "f16", 128, "%64", "%65", "%66", "%67", "%68")
+EPIFUSE_WGMMA(f16, "f16", 192, "%96", "%97", "%98", "%99", "%100")
+EPIFUSE_WGMMA(f16, "f16", 256, "%128", "%129", "%130", "%131", "%132")
 
 #undef EPIFUSE_WGMMA
 

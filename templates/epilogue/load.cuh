@@ -19,12 +19,12 @@ EPIFUSE_DEVICE float load_1_value(const void* base, i64 index) {
 }
 
 // One value for each of the thread's rows.
-template <class Storage>
-EPIFUSE_DEVICE void load_rows(float (&v)[own_rows], const void* base, const Lane& lane, const Rows& rows,
-                              int capacity) {
+template <class Storage, RowOrder order>
+EPIFUSE_DEVICE void load_rows(float (&v)[own_rows], const void* base, const LaneOf<order>& lane, const Rows& rows,
+                              int all_rows) {
 #pragma unroll
   for (int i = 0; i < own_rows; ++i)
-    v[i] = load_1_value<Storage>(base, min(rows.first + lane.first_row() + i, capacity - 1));
+    v[i] = load_1_value<Storage>(base, min(rows.first + lane.first_row() + lane.step(i), all_rows - 1));
 }
 
 // One value for each of the thread's columns: row `row` of a [rows, columns] buffer with this pitch, in elements.

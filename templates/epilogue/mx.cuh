@@ -144,6 +144,54 @@ EPIFUSE_DEVICE void store_rows_mx(const Block& block_values, void* codes, i64 pi
   }
 }
 
+// Both halves of columns that alternate one by one (piece 1) or eight by eight, back in one row: a thread has 16
+// neighbours of it, and two threads a block of 32.
+template <class Element, int piece>
+EPIFUSE_DEVICE void store_rows_mx_alternating(const Block& even, const Block& odd, void* codes, i64 pitch,
+                                              void* scale_bytes, i64 scale_pitch, const Lane& lane, const OwnRows& rows,
+                                              const OwnColumns& columns) {
+  using M = Mx<Element>;
+  u32 t[own_rows];
+#pragma unroll
+  for (int i = 0; i < own_rows; ++i) {
+    const float(&a)[own_columns] = even.v[i];
+    const float(&b)[own_columns] = odd.v[i];
+    const float of_a = ptx::max_nan(magnitude_of_4(a[0], a[1], a[2], a[3]), magnitude_of_4(a[4], a[5], a[6], a[7]));
+    const float of_b = ptx::max_nan(magnitude_of_4(b[0], b[1], b[2], b[3]), magnitude_of_4(b[4], b[5], b[6], b[7]));
+    t[i] = M::magnitude(ptx::max_nan(of_a, of_b));
+  }
+  u32 bytes[2], inverses[2];
+#pragma unroll
+  for (int pair = 0; pair < 2; ++pair)
+    M::scales(max_over(t[2 * pair] | t[2 * pair + 1] << 16, 1), bytes[pair], inverses[pair]);
+
+  // Of the two threads, each stores the bytes of two rows.
+  const int upper = lane.l & 1;
+  const u32 mine = upper ? bytes[1] : bytes[0];
+  u8* scale = static_cast<u8*>(scale_bytes) + (rows.first + 2 * upper) * scale_pitch + (columns.first >> 4);
+  ptx::store_8(columns.exist && rows.has(2 * upper), scale, mine & 0xff);
+  ptx::store_8(columns.exist && rows.has(2 * upper + 1), scale + scale_pitch, mine >> 16 & 0xff);
+
+  u8* at = static_cast<u8*>(codes) + rows.first * pitch + 2 * columns.first;
+#pragma unroll
+  for (int i = 0; i < own_rows; ++i) {
+    const float s = i & 1 ? ptx::bf16_high(inverses[i >> 1]) : ptx::bf16_low(inverses[i >> 1]);
+    u32 w[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      float v[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int place = 4 * k + j;  // of the thread's 16
+        const bool second = piece == 1 ? place & 1 : place >= 8;
+        v[j] = (second ? odd : even).v[i][piece == 1 ? place >> 1 : place & 7] * s;
+      }
+      w[k] = M::pack4(v[0], v[1], v[2], v[3]);
+    }
+    ptx::store_128(columns.exist && rows.has(i), ptx::offset(at, i, static_cast<u32>(pitch)), w[0], w[1], w[2], w[3]);
+  }
+}
+
 // The codes of the thread's four rows in a column; one by one where the block may be short or its start is not aligned.
 template <bool whole>
 EPIFUSE_DEVICE void store_4_codes(bool on, const OwnRows& rows, u8* to, u32 codes) {
@@ -156,8 +204,9 @@ EPIFUSE_DEVICE void store_4_codes(bool on, const OwnRows& rows, u8* to, u32 code
 }
 
 // codes[column, row] and scales[column, row / 32]; pitches in elements. Rows that do not exist are zero in the block.
-// The place starts at multiples of 32 rows. whole: so does its limit; otherwise the last block may be short.
-template <class Element, bool whole, class Scales>
+// The place starts at multiples of 32 rows. whole: so does its limit; otherwise the last block may be short. The
+// thread's columns lie column_step apart.
+template <class Element, bool whole, int column_step = 1, class Scales>
 EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, i64 pitch, void* scale_bytes,
                                         i64 scale_pitch, Scales& gathered, const Lane& lane, const OwnRows& rows,
                                         const OwnColumns& columns, int column, int block) {
@@ -186,7 +235,7 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
   const bool block_on = columns.exist && rows.count + own_rows * lane.q > 0;
   // Lanes q and q + 4 hold the same pair: each stores one byte of it.
   const int own = 4 * (lane.q & 1) + (lane.q & 2) + (lane.q >> 2);
-  gathered.put(scale_bytes, scale_pitch, lane, rows, block_on, column + own,
+  gathered.put(scale_bytes, scale_pitch, lane, rows, block_on, column + own * column_step,
                block * block_columns + lane.first_column() + own, (lane.q & 4 ? bytes >> 16 : bytes) & 0xff);
 
   const int holders = (lane.q & 4) * 4 + lane.l;
@@ -196,9 +245,9 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
     const u32 both = __shfl_sync(~0u, inverses, holders | (j >> 1) << 2 | (j & 1) << 3);
     const float a = ptx::bf16_low(both), b = ptx::bf16_high(both);
     const int c = 2 * j;
-    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, c, static_cast<u32>(pitch)),
+    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, c * column_step, static_cast<u32>(pitch)),
                          M::pack4(v[0][c] * a, v[1][c] * a, v[2][c] * a, v[3][c] * a));
-    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, c + 1, static_cast<u32>(pitch)),
+    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, (c + 1) * column_step, static_cast<u32>(pitch)),
                          M::pack4(v[0][c + 1] * b, v[1][c + 1] * b, v[2][c + 1] * b, v[3][c + 1] * b));
   }
 }

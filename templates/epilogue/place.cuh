@@ -14,26 +14,36 @@ struct OwnColumns {
   bool exist;
   bool block_exists;
 
-  EPIFUSE_DEVICE OwnColumns(const Lane& lane, int block_first, int columns)
+  template <RowOrder order>
+  EPIFUSE_DEVICE OwnColumns(const LaneOf<order>& lane, int block_first, int columns)
       : first(block_first + lane.first_column()), exist(first < columns), block_exists(block_first < columns) {}
 };
 
-// The thread's 4 rows in one place (a buffer whose rows are the tile's rows): index of the first, and how many of them,
+// The thread's 4 rows in one place (a buffer whose rows are the tile's rows): index of the first, and how many rows,
 // counted from it, may be written there.
-struct OwnRows {
+template <RowOrder order>
+struct OwnRowsOf {
   int first;
-  int count;  // may be negative or exceed own_rows
+  int count;     // may be negative or exceed the tile
+  int existing;  // of these, rows that exist; the others are a group's gap
 
-  EPIFUSE_DEVICE OwnRows(const Lane& lane, const Rows& rows)
-      : first(rows.first + lane.first_row()), count(rows.limit - lane.first_row()) {}
-  EPIFUSE_DEVICE bool has(int i) const { return i < count; }
+  EPIFUSE_DEVICE OwnRowsOf(const LaneOf<order>& lane, const Rows& rows, int valid_rows = tile_rows)
+      : first(rows.first + lane.first_row()),
+        count(rows.limit - lane.first_row()),
+        existing(valid_rows - lane.first_row()) {}
+  EPIFUSE_DEVICE bool has(int i) const { return step(i) < count; }
+  EPIFUSE_DEVICE bool exists(int i) const { return step(i) < existing; }
+  static EPIFUSE_DEVICE constexpr int step(int i) { return LaneOf<order>::step(i); }
 };
 
+using OwnRows = OwnRowsOf<RowOrder::consecutive>;
+
 // Zero in every row that does not exist, by selection: what was computed there may be NaN.
-EPIFUSE_DEVICE void clear_missing_rows(Block& block, const Lane& lane, int valid_rows) {
+template <RowOrder order>
+EPIFUSE_DEVICE void clear_missing_rows(Block& block, const LaneOf<order>& lane, int valid_rows) {
 #pragma unroll
   for (int i = 0; i < own_rows; ++i) {
-    const bool exists = lane.first_row() + i < valid_rows;
+    const bool exists = lane.first_row() + lane.step(i) < valid_rows;
 #pragma unroll
     for (int c = 0; c < own_columns; ++c) block.v[i][c] = exists ? block.v[i][c] : 0.f;
   }

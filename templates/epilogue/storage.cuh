@@ -95,21 +95,56 @@ EPIFUSE_DEVICE void store_4_values(bool on, u8* to, float a, float b, float c, f
   }
 }
 
-// Two neighbours, each on its own condition. They are converted as a pair all the same (see math.cuh, round_bf16).
+// Two values, each on its own condition. They are converted as a pair all the same (see math.cuh, round_bf16).
 template <class Storage>
-EPIFUSE_DEVICE void store_2_single_values(bool on_a, bool on_b, u8* to, float a, float b) {
+EPIFUSE_DEVICE void store_2_single_values(bool on_a, bool on_b, u8* to_a, u8* to_b, float a, float b) {
   if constexpr (Storage::bytes == 4) {
-    ptx::store_32(on_a, to, __float_as_uint(a));
-    ptx::store_32(on_b, to + 4, __float_as_uint(b));
+    ptx::store_32(on_a, to_a, __float_as_uint(a));
+    ptx::store_32(on_b, to_b, __float_as_uint(b));
   } else {
     const u32 pair = Codec<Storage>::pack2(a, b);
     if constexpr (Storage::bytes == 2) {
-      ptx::store_16(on_a, to, pair);
-      ptx::store_16(on_b, to + 2, pair >> 16);
+      ptx::store_16(on_a, to_a, pair);
+      ptx::store_16(on_b, to_b, pair >> 16);
     } else {
-      ptx::store_8(on_a, to, pair & 0xff);
-      ptx::store_8(on_b, to + 1, pair >> 8 & 0xff);
+      ptx::store_8(on_a, to_a, pair & 0xff);
+      ptx::store_8(on_b, to_b, pair >> 8 & 0xff);
     }
+  }
+}
+
+template <class Storage>
+EPIFUSE_DEVICE void store_1_value(bool on, u8* to, float value) {
+  store_2_single_values<Storage>(on, false, to, to, value, value);
+}
+
+// What a buffer of f32, bf16 or f16 held before (`+=`); zero where it is off.
+template <class Storage>
+EPIFUSE_DEVICE float load_old_value(bool on, const u8* from) {
+  if constexpr (Storage::bytes == 4)
+    return __uint_as_float(ptx::load_old_32(on, from));
+  else
+    return Codec<Storage>::low(ptx::load_old_16(on, from));
+}
+
+template <class Storage>
+EPIFUSE_DEVICE void load_8_old_values(bool on, const u8* from, float (&v)[8]) {
+  if constexpr (Storage::bytes == 4)
+    Codec<f32>::unpack8(ptx::load_old_128(on, from), ptx::load_old_128(on, from + 16), v);
+  else
+    unpack8<Storage>(ptx::load_old_128(on, from), v);
+}
+
+template <class Storage>
+EPIFUSE_DEVICE void load_4_old_values(bool on, const u8* from, float (&v)[4]) {
+  if constexpr (Storage::bytes == 4) {
+    const uint4 bits = ptx::load_old_128(on, from);
+    v[0] = __uint_as_float(bits.x), v[1] = __uint_as_float(bits.y);
+    v[2] = __uint_as_float(bits.z), v[3] = __uint_as_float(bits.w);
+  } else {
+    const uint2 bits = ptx::load_old_64(on, from);
+    v[0] = Codec<Storage>::low(bits.x), v[1] = Codec<Storage>::high(bits.x);
+    v[2] = Codec<Storage>::low(bits.y), v[3] = Codec<Storage>::high(bits.y);
   }
 }
 

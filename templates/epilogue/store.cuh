@@ -1,5 +1,9 @@
 // Sinks for plain types: a block's values into a buffer in row order, or transposed. Stores go straight from registers;
-// each covers whole 32-byte sectors.
+// in consecutive row order each covers whole 32-byte sectors.
+//
+// accumulate (`+=`; f32, bf16 and f16): the old values of rows that exist are read (a gap becomes zero as with `=`),
+// the new ones added in f32, and the sums rounded once. Several loads are under way before the first of them is used,
+// but never more than 16 registers of old values: the accumulators leave no room for a whole block's.
 #pragma once
 
 #include "epilogue/place.cuh"
@@ -7,53 +11,113 @@
 
 namespace epifuse {
 
+// `count` runs of eight neighbours, each on its own condition; `old`: whether there is something to add to.
+template <class Storage, int count>
+EPIFUSE_DEVICE void add_eights(const bool (&on)[count], const bool (&old)[count], u8* const (&to)[count],
+                               const float (&v)[count][8]) {
+  float sums[count][8];
+#pragma unroll
+  for (int i = 0; i < count; ++i) load_8_old_values<Storage>(old[i], to[i], sums[i]);
+#pragma unroll
+  for (int i = 0; i < count; ++i) {
+#pragma unroll
+    for (int c = 0; c < 8; ++c) sums[i][c] = __fadd_rn(sums[i][c], v[i][c]);
+    store_8_values<Storage>(on[i], to[i], sums[i]);
+  }
+}
+
 // buffer[row, column], pitch in elements.
-template <class Storage>
-EPIFUSE_DEVICE void store_rows(const Block& block, void* base, i64 pitch, const OwnRows& rows,
+template <class Storage, bool accumulate = false, RowOrder order>
+EPIFUSE_DEVICE void store_rows(const Block& block, void* base, i64 pitch, const OwnRowsOf<order>& rows,
                                const OwnColumns& columns, int column) {
+  constexpr int at_once = !accumulate ? 1 : Storage::bytes == 4 ? 2 : 4;
   u8* at = static_cast<u8*>(base) + (rows.first * pitch + column) * Storage::bytes;
 #pragma unroll
-  for (int i = 0; i < own_rows; ++i)
-    store_8_values<Storage>(columns.exist && rows.has(i), ptx::offset(at, i, static_cast<u32>(pitch) * Storage::bytes),
-                            block.v[i]);
+  for (int first = 0; first < own_rows; first += at_once) {
+    bool on[at_once], old[at_once];
+    u8* to[at_once];
+    float v[at_once][8];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      on[i] = columns.exist && rows.has(first + i);
+      old[i] = columns.exist && rows.exists(first + i);
+      to[i] = ptx::offset(at, rows.step(first + i), static_cast<u32>(pitch) * Storage::bytes);
+#pragma unroll
+      for (int c = 0; c < 8; ++c) v[i][c] = block.v[first + i][c];
+    }
+    if constexpr (accumulate)
+      add_eights<Storage>(on, old, to, v);
+    else
+      store_8_values<Storage>(on[0], to[0], v[0]);
+  }
 }
 
 // Two halves that split(v, 1) deals out one by one, back into v.
-template <class Storage>
+template <class Storage, bool accumulate = false, RowOrder order>
 EPIFUSE_DEVICE void store_rows_alternating(const Block& even, const Block& odd, void* base, i64 pitch,
-                                           const OwnRows& rows, const OwnColumns& columns) {
+                                           const OwnRowsOf<order>& rows, const OwnColumns& columns) {
   u8* at = static_cast<u8*>(base) + (rows.first * pitch + 2 * columns.first) * Storage::bytes;
 #pragma unroll
   for (int i = 0; i < own_rows; ++i) {
-    const bool on = columns.exist && rows.has(i);
-    u8* to = ptx::offset(at, i, static_cast<u32>(pitch) * Storage::bytes);
+    const bool row_on = columns.exist && rows.has(i);
+    u8* row = ptx::offset(at, rows.step(i), static_cast<u32>(pitch) * Storage::bytes);
+    const bool row_old = columns.exist && rows.exists(i);
+    const bool on[2] = {row_on, row_on}, old[2] = {row_old, row_old};
+    u8* const to[2] = {row, row + 8 * Storage::bytes};
+    float v[2][8];
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float v[8];
-#pragma unroll
-      for (int c = 0; c < 8; ++c) v[c] = (c & 1 ? odd : even).v[i][4 * half + c / 2];
-      store_8_values<Storage>(on, to + 8 * half * Storage::bytes, v);
+    for (int c = 0; c < 16; ++c) v[c / 8][c % 8] = (c & 1 ? odd : even).v[i][c / 2];
+    if constexpr (accumulate) {
+      add_eights<Storage>(on, old, to, v);
+    } else {
+      store_8_values<Storage>(on[0], to[0], v[0]);
+      store_8_values<Storage>(on[1], to[1], v[1]);
     }
   }
 }
 
-// buffer[column, row], pitch in elements. Rows that do not exist must be zero in the block where the gap is written.
-// aligned: the place starts at multiples of 4, and so does its limit; otherwise rows go one by one.
-template <class Storage, bool aligned>
-EPIFUSE_DEVICE void store_transposed(const Block& block, void* base, i64 pitch, const OwnRows& rows,
+// buffer[column, row], pitch in elements; the thread's columns lie column_step apart. Rows that do not exist must be
+// zero in the block where the gap is written. aligned: the place starts at multiples of 4, and so does its limit, and
+// rows are in consecutive order; otherwise they go one by one.
+template <class Storage, bool aligned, bool accumulate = false, int column_step = 1, RowOrder order>
+EPIFUSE_DEVICE void store_transposed(const Block& block, void* base, i64 pitch, const OwnRowsOf<order>& rows,
                                      const OwnColumns& columns, int column) {
+  static_assert(!aligned || order == RowOrder::consecutive, "the thread's rows are neighbours");
+  constexpr int at_once = 4;  // columns
   u8* at = static_cast<u8*>(base) + (column * pitch + rows.first) * Storage::bytes;
 #pragma unroll
-  for (int c = 0; c < own_columns; ++c) {
-    u8* to = ptx::offset(at, c, static_cast<u32>(pitch) * Storage::bytes);
-    if constexpr (aligned) {
-      store_4_values<Storage>(columns.exist && rows.has(0), to, block.v[0][c], block.v[1][c], block.v[2][c],
-                              block.v[3][c]);
-    } else {
+  for (int first = 0; first < own_columns; first += at_once) {
+    u8* to[at_once];
+    float v[at_once][own_rows];
 #pragma unroll
-      for (int i = 0; i < own_rows; i += 2)
-        store_2_single_values<Storage>(columns.exist && rows.has(i), columns.exist && rows.has(i + 1),
-                                       to + i * Storage::bytes, block.v[i][c], block.v[i + 1][c]);
+    for (int c = 0; c < at_once; ++c) {
+      to[c] = ptx::offset(at, (first + c) * column_step, static_cast<u32>(pitch) * Storage::bytes);
+      if constexpr (accumulate && aligned) {
+        load_4_old_values<Storage>(columns.exist && rows.exists(0), to[c], v[c]);
+#pragma unroll
+        for (int i = 1; i < own_rows; ++i) v[c][i] = rows.exists(i) ? v[c][i] : 0.f;
+      } else if constexpr (accumulate) {
+#pragma unroll
+        for (int i = 0; i < own_rows; ++i)
+          v[c][i] = load_old_value<Storage>(columns.exist && rows.exists(i), to[c] + rows.step(i) * Storage::bytes);
+      }
+    }
+#pragma unroll
+    for (int c = 0; c < at_once; ++c) {
+#pragma unroll
+      for (int i = 0; i < own_rows; ++i) {
+        const float value = block.v[i][first + c];
+        v[c][i] = accumulate ? __fadd_rn(v[c][i], value) : value;
+      }
+      if constexpr (aligned) {
+        store_4_values<Storage>(columns.exist && rows.has(0), to[c], v[c][0], v[c][1], v[c][2], v[c][3]);
+      } else {
+#pragma unroll
+        for (int i = 0; i < own_rows; i += 2)
+          store_2_single_values<Storage>(columns.exist && rows.has(i), columns.exist && rows.has(i + 1),
+                                         to[c] + rows.step(i) * Storage::bytes,
+                                         to[c] + rows.step(i + 1) * Storage::bytes, v[c][i], v[c][i + 1]);
+      }
     }
   }
 }

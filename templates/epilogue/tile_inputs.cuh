@@ -7,6 +7,7 @@
 #include "atom/ownership.cuh"
 #include "epilogue/storage.cuh"
 #include "pipeline/ring.cuh"
+#include "tile/tile.cuh"
 
 namespace epifuse {
 
@@ -32,26 +33,119 @@ struct TileInputs {
   }
 };
 
-// The thread's 4 x 8 values of a box at `box`.
+// Address of the thread's row i of a tile, clamped into the buffer's rows.
+template <class Storage, RowOrder order>
+EPIFUSE_DEVICE const u8* own_place(const void* base, i64 pitch, const LaneOf<order>& lane, const Rows& rows,
+                                   int all_rows, int i, int column) {
+  const int row = min(rows.first + lane.first_row() + lane.step(i), all_rows - 1);
+  return static_cast<const u8*>(base) + (row * pitch + column) * Storage::bytes;
+}
+
+// The thread's 4 x 8 values of a box, as they are stored: widened only where they are used, since registers are short
+// while the accumulators live.
 template <class Storage>
-EPIFUSE_DEVICE void read_tile_input(Block& block, u32 box, const Lane& lane) {
-  constexpr u32 row_bytes = block_columns * Storage::bytes;  // 128, 64 or 32: the span of the swizzle
+struct TileInput {
+  static constexpr int words = own_columns * Storage::bytes / 4;
+  u32 w[own_rows][words];
+
+  template <RowOrder order>
+  EPIFUSE_DEVICE TileInput(u32 box, const LaneOf<order>& lane) {
+    constexpr u32 row_bytes = block_columns * Storage::bytes;  // 128, 64 or 32: the span of the swizzle
 #pragma unroll
-  for (int i = 0; i < own_rows; ++i) {
-    const u32 row = lane.first_row() + i;
-    // The swizzle exchanges 16-byte chunks of a row by the row's place in its 1024-, 512- or 256-byte pattern.
-    const u32 flip = row_bytes == 128 ? row & 7 : row_bytes == 64 ? row >> 1 & 3 : row >> 2 & 1;
-    const u32 at = box + row * row_bytes;
-    if constexpr (Storage::bytes == 4) {
-      const u32 chunk = 2 * lane.l;
-      Codec<f32>::unpack8(ptx::load_shared_128(at + ((chunk ^ flip) << 4)),
-                          ptx::load_shared_128(at + (((chunk + 1) ^ flip) << 4)), block.v[i]);
-    } else if constexpr (Storage::bytes == 2) {
-      unpack8<Storage>(ptx::load_shared_128(at + ((lane.l ^ flip) << 4)), block.v[i]);
-    } else {
-      unpack8<Storage>(ptx::load_shared_64(at + (((lane.l >> 1) ^ flip) << 4) + ((lane.l & 1) << 3)), block.v[i]);
+    for (int i = 0; i < own_rows; ++i) {
+      const u32 row = lane.first_row() + lane.step(i);
+      // The swizzle exchanges 16-byte chunks of a row by the row's place in its 1024-, 512- or 256-byte pattern.
+      const u32 flip = row_bytes == 128 ? row & 7 : row_bytes == 64 ? row >> 1 & 3 : row >> 2 & 1;
+      const u32 at = box + row * row_bytes;
+      if constexpr (Storage::bytes == 4) {
+        take_4(i, 0, ptx::load_shared_128(at + (((2 * lane.l) ^ flip) << 4)));
+        take_4(i, 4, ptx::load_shared_128(at + (((2 * lane.l + 1) ^ flip) << 4)));
+      } else if constexpr (Storage::bytes == 2) {
+        take_4(i, 0, ptx::load_shared_128(at + ((lane.l ^ flip) << 4)));
+      } else {
+        const uint2 bits = ptx::load_shared_64(at + (((lane.l >> 1) ^ flip) << 4) + ((lane.l & 1) << 3));
+        w[i][0] = bits.x;
+        w[i][1] = bits.y;
+      }
     }
   }
-}
+
+  // The same from buffer[row, column] in global memory, for a pass without a ring. Addresses are clamped into the
+  // buffer; pitch in elements, `column` the thread's first.
+  template <RowOrder order>
+  EPIFUSE_DEVICE TileInput(const void* base, i64 pitch, const LaneOf<order>& lane, const Rows& rows, int all_rows,
+                           int column, bool exist) {
+#pragma unroll
+    for (int i = 0; i < own_rows; ++i) {
+      const u8* at = own_place<Storage>(base, pitch, lane, rows, all_rows, i, exist ? column : 0);
+      if constexpr (Storage::bytes == 1) {
+        const uint2 bits = ptx::load_64(at);
+        w[i][0] = bits.x;
+        w[i][1] = bits.y;
+      } else {
+        take_4(i, 0, ptx::load_128(at));
+        if constexpr (Storage::bytes == 4) take_4(i, 4, ptx::load_128(at + 16));
+      }
+    }
+  }
+
+  // Row i and column c are constants after unrolling.
+  EPIFUSE_DEVICE float at(int i, int c) const {
+    if constexpr (Storage::bytes == 4) {
+      return __uint_as_float(w[i][c]);
+    } else if constexpr (Storage::bytes == 2) {
+      return c & 1 ? Codec<Storage>::high(w[i][c / 2]) : Codec<Storage>::low(w[i][c / 2]);
+    } else {
+      const u32 wide = Codec<Storage>::widen2(w[i][c / 4] >> (c & 2 ? 16 : 0));
+      return c & 1 ? ptx::f16_high(wide) : ptx::f16_low(wide);
+    }
+  }
+
+ private:
+  EPIFUSE_DEVICE void take_4(int i, int first, uint4 bits) {
+    w[i][first] = bits.x, w[i][first + 1] = bits.y, w[i][first + 2] = bits.z, w[i][first + 3] = bits.w;
+  }
+};
+
+// Both halves of columns that alternate one by one (piece 1) or eight by eight, from a box of 64 columns of a 16-bit
+// type: a thread's 16 neighbours of each row.
+template <class Storage, int piece>
+struct TileInputHalves {
+  static_assert(Storage::bytes == 2, "the box's rows are the swizzle's 128 bytes");
+  u32 w[own_rows][8];
+
+  template <RowOrder order>
+  EPIFUSE_DEVICE TileInputHalves(u32 box, const LaneOf<order>& lane) {
+#pragma unroll
+    for (int i = 0; i < own_rows; ++i) {
+      const u32 row = lane.first_row() + lane.step(i);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const uint4 bits = ptx::load_shared_128(box + row * 128 + (((2 * lane.l + k) ^ (row & 7)) << 4));
+        w[i][4 * k] = bits.x, w[i][4 * k + 1] = bits.y, w[i][4 * k + 2] = bits.z, w[i][4 * k + 3] = bits.w;
+      }
+    }
+  }
+
+  // From global memory; `column` the first of the 16.
+  template <RowOrder order>
+  EPIFUSE_DEVICE TileInputHalves(const void* base, i64 pitch, const LaneOf<order>& lane, const Rows& rows, int all_rows,
+                                 int column, bool exist) {
+#pragma unroll
+    for (int i = 0; i < own_rows; ++i) {
+      const u8* at = own_place<Storage>(base, pitch, lane, rows, all_rows, i, exist ? column : 0);
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const uint4 bits = ptx::load_128(at + 16 * k);
+        w[i][4 * k] = bits.x, w[i][4 * k + 1] = bits.y, w[i][4 * k + 2] = bits.z, w[i][4 * k + 3] = bits.w;
+      }
+    }
+  }
+
+  EPIFUSE_DEVICE float at(int half, int i, int c) const {
+    const int element = piece == 1 ? 2 * c + half : 8 * half + c;  // of the 16
+    return element & 1 ? Codec<Storage>::high(w[i][element / 2]) : Codec<Storage>::low(w[i][element / 2]);
+  }
+};
 
 }  // namespace epifuse

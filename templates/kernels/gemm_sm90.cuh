@@ -7,14 +7,19 @@
 //   cooperative  both work on one tile of 128 x 2*tile_columns, each on its half of the columns, and drift apart by as
 //                many stages as the ring holds.
 //
+// The contraction may have two segments, whose products add up. It may lie in groups (Plan::ragged_depth): then a tile
+// has a depth of its own, which may be 0.
+//
 // Plan      tile_columns, parts, slices (1 pingpong, 2 cooperative), stages, tile_input_stages, registers_producer,
-//           registers_consumer, scratch_bytes (of each consumer warpgroup's epilogue), Operand, and what
-//           pipeline/tile_walk.cuh and tile/operands.cuh name.
+//           registers_consumer, scratch_bytes (of each consumer warpgroup's epilogue), Operand, and what the walks
+//           (pipeline/) and tile/operands.cuh name. Parameters: depth, and with two segments loop_depth, that of both
+//           in whole k-tiles.
 // Epilogue  slot_bytes (full-tile inputs of one block, 0: none), load_tile_inputs(p, slot, full, row, column),
 //           run(p, tile, accumulators, first_column, tile_inputs, scratch).
 #pragma once
 
 #include "epilogue/tile_inputs.cuh"
+#include "pipeline/depth_walk.cuh"
 #include "pipeline/tile_walk.cuh"
 #include "pipeline/turns.cuh"
 #include "tile/accumulators.cuh"
@@ -24,10 +29,20 @@ namespace epifuse {
 
 constexpr int gemm_threads = 384;
 
+template <bool condition, class A, class B>
+struct Choose {
+  using type = A;
+};
+template <class A, class B>
+struct Choose<false, A, B> {
+  using type = B;
+};
+
 template <class Plan, class Epilogue, class Parameters>
 struct GemmSm90 {
   using Load = Operands<Plan, Parameters>;
-  using Walk = TileWalk<Plan, Parameters>;
+  using Walk = typename Choose<Plan::ragged_depth, DepthWalk<Plan, Parameters>, TileWalk<Plan, Parameters>>::type;
+  using Sums = Accumulators<typename Plan::Operand, Plan::tile_columns, Plan::a_major, Plan::b_major>;
   using WorkTile = Tile<Plan::places>;
   static constexpr bool pingpong = Plan::slices == 1;
   static constexpr int blocks = Load::part_columns / block_columns;
@@ -59,9 +74,12 @@ struct GemmSm90 {
       operands().init(pingpong ? 4 : 8);  // one arrival for each consumer warp that reads a stage
       for (int consumer = 0; consumer < 2; ++consumer) tile_ring(consumer).init(4);
       ptx::fence_mbarrier_init();
-      ptx::prefetch_tensor_map(p.a);
 #pragma unroll
-      for (int part = 0; part < Plan::parts; ++part) ptx::prefetch_tensor_map(p.b[part]);
+      for (int i = 0; i < Plan::segments; ++i) ptx::prefetch_tensor_map(p.a[i]);
+      if constexpr (!Plan::b_pointers) {
+#pragma unroll
+        for (int i = 0; i < Plan::segments * Plan::parts; ++i) ptx::prefetch_tensor_map(p.b[i]);
+      }
     }
     __syncthreads();
   }
@@ -76,15 +94,17 @@ struct GemmSm90 {
     const auto ring = operands();
     for (int index = worker; walk.seek(index, tile); index += workers) {
       const typename Load::Source source = Load::source(p, tile);
-      for (int k = 0; k < p.depth; k += k_tile) {
-        ring.wait_empty(at);
-        if (ptx::elect()) {
-          ring.expect(at, Load::stage_bytes);
-          Load::load(p, shared + at.stage * Load::stage_bytes, ring.full(at.stage), k, source);
+#pragma unroll 1
+      for (int segment = 0; segment < Plan::segments; ++segment)
+        for (int k = 0; k < (Plan::ragged_depth ? source.depth : p.depth); k += k_tile) {
+          ring.wait_empty(at);
+          if (ptx::elect()) {
+            ring.expect(at, Load::stage_bytes);
+            Load::load(p, shared + at.stage * Load::stage_bytes, ring.full(at.stage), segment, k, source);
+          }
+          __syncwarp();
+          at.advance();
         }
-        __syncwarp();
-        at.advance();
-      }
     }
   }
 
@@ -109,45 +129,72 @@ struct GemmSm90 {
     }
   }
 
+  // How far the loop over the contraction goes, for a tile. Where it is the same for all, the bound stays in the
+  // constant bank: kept in a register it is the first thing to spill, into this loop.
+  EPIFUSE_DEVICE int loop_depth(const WorkTile& tile) const {
+    if constexpr (Plan::ragged_depth)
+      return Plan::segments == 1 ? tile.depth : (tile.depth + k_tile - 1) / k_tile * k_tile * Plan::segments;
+    else if constexpr (Plan::segments != 1)
+      return p.loop_depth;
+    else
+      return p.depth;
+  }
+  EPIFUSE_DEVICE int k_tiles(const WorkTile& tile) const { return (loop_depth(tile) + k_tile - 1) / k_tile; }
+
+  // One tile, in the turn of this warpgroup. `at` goes past the tile's stages.
+  EPIFUSE_DEVICE void multiply(const WorkTile& tile, int consumer, Sums& accumulators,
+                               RingState<Plan::stages>& at) const {
+    const auto ring = operands();
+    const Turns turns{consumer};
+    const u32 slice = Load::a_bytes + (pingpong ? 0 : consumer * Load::slice_bytes);
+    const bool leader = (threadIdx.x & 31) == 0;
+    accumulators.clear();
+    if (pingpong) turns.wait();
+    int previous = 0;
+    for (int k = 0; k < loop_depth(tile); k += k_tile) {
+      ring.wait_full(at);
+      const u32 stage = shared + at.stage * Load::stage_bytes;
+      ptx::wgmma_fence();
+      accumulators.multiply(stage, stage + slice, k != 0);
+      ptx::wgmma_commit();
+      // One group stays in flight: waiting for none would leave the tensor cores idle in pingpong.
+      if (k != 0) {
+        ptx::wgmma_wait<1>();
+        if (leader) ring.release(previous);
+      }
+      previous = at.stage;
+      at.advance();
+    }
+    if (pingpong) turns.pass();
+    ptx::wgmma_wait<0>();
+    if (leader && (!Plan::ragged_depth || loop_depth(tile) > 0)) ring.release(previous);
+    accumulators.pin();
+  }
+
   EPIFUSE_DEVICE void consume(int consumer) const {
     Walk walk(p);
     WorkTile tile;
     RingState<Plan::stages> at;
     TileInputs<Plan::tile_input_stages, Epilogue::slot_bytes> tile_inputs{tile_ring(consumer), slots(consumer), {}};
     const Turns turns{consumer};
-    const auto ring = operands();
-    const int k_tiles = (p.depth + k_tile - 1) / k_tile;
-    const u32 slice = Load::a_bytes + (pingpong ? 0 : consumer * Load::slice_bytes);
-    const bool leader = (threadIdx.x & 31) == 0;
-    if (pingpong) {
-      if (consumer == 1) at.skip(k_tiles);  // the other warpgroup's first tile
-      turns.open();
-    }
-    for (int index = first_tile(consumer); walk.seek(index, tile); index += tile_step()) {
-      Accumulators<typename Plan::Operand, Plan::tile_columns> accumulators;
-      accumulators.clear();
-      if (pingpong) turns.wait();
-      int previous = 0;
-      // The bound stays in the constant bank: kept in a register it is the first thing to spill, into this loop.
-      for (int k = 0; k < p.depth; k += k_tile) {
-        ring.wait_full(at);
-        const u32 stage = shared + at.stage * Load::stage_bytes;
-        ptx::wgmma_fence();
-        accumulators.multiply(stage, stage + slice, k != 0);
-        ptx::wgmma_commit();
-        // One group stays in flight: waiting for none would leave the tensor cores idle in pingpong.
-        if (k != 0) {
-          ptx::wgmma_wait<1>();
-          if (leader) ring.release(previous);
+    if (pingpong) turns.open();
+    // In pingpong, the other warpgroup's stages are passed over. Where depths differ, its tiles are walked too.
+    constexpr bool walks_all = pingpong && Plan::ragged_depth;
+    if (pingpong && !walks_all && consumer == 1) at.skip(k_tiles(tile));
+    int mine = consumer;  // walks_all: 0 in this warpgroup's turn
+    for (int index = walks_all ? worker : first_tile(consumer); walk.seek(index, tile);
+         index += walks_all ? workers : tile_step()) {
+      if (walks_all) {
+        const bool skipped = mine != 0;
+        mine ^= 1;
+        if (skipped) {
+          at.skip(k_tiles(tile));
+          continue;
         }
-        previous = at.stage;
-        at.advance();
       }
-      if (pingpong) turns.pass();
-      ptx::wgmma_wait<0>();
-      if (leader) ring.release(previous);
-      if (pingpong) at.skip((p.depth + k_tile - 1) / k_tile);
-      accumulators.pin();
+      Sums accumulators;
+      multiply(tile, consumer, accumulators, at);
+      if (pingpong && !walks_all) at.skip(k_tiles(tile));
       Epilogue::run(p, tile, accumulators, Load::first_column(tile.column_tile, pingpong ? 0 : consumer), tile_inputs,
                     shared + scratch_at + consumer * Plan::scratch_bytes);
     }

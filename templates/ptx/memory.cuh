@@ -38,6 +38,51 @@ EPIFUSE_DEVICE uint2 load_64(const void* from) {
   return v;
 }
 
+// What this launch writes later, so not by the read-only path of the loads above. Zero where it is off.
+EPIFUSE_DEVICE uint4 load_old_128(bool on, const void* from) {
+  uint4 v;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "setp.ne.b32 p, %4, 0;\n"
+      "mov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
+      "@p ld.global.v4.u32 {%0, %1, %2, %3}, [%5];\n}"
+      : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
+      : "r"(static_cast<int>(on)), "l"(from)
+      : "memory");
+  return v;
+}
+
+EPIFUSE_DEVICE uint2 load_old_64(bool on, const void* from) {
+  uint2 v;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "setp.ne.b32 p, %2, 0;\n"
+      "mov.u32 %0, 0;\nmov.u32 %1, 0;\n"
+      "@p ld.global.v2.u32 {%0, %1}, [%3];\n}"
+      : "=&r"(v.x), "=&r"(v.y)
+      : "r"(static_cast<int>(on)), "l"(from)
+      : "memory");
+  return v;
+}
+
+EPIFUSE_DEVICE u32 load_old_32(bool on, const void* from) {
+  u32 v;
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\nmov.u32 %0, 0;\n@p ld.global.u32 %0, [%2];\n}"
+               : "=&r"(v)
+               : "r"(static_cast<int>(on)), "l"(from)
+               : "memory");
+  return v;
+}
+
+EPIFUSE_DEVICE u32 load_old_16(bool on, const void* from) {
+  u16 v;
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %1, 0;\nmov.u16 %0, 0;\n@p ld.global.u16 %0, [%2];\n}"
+               : "=&h"(v)
+               : "r"(static_cast<int>(on)), "l"(from)
+               : "memory");
+  return v;
+}
+
 EPIFUSE_DEVICE uint4 load_shared_128(u32 from) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -57,6 +102,10 @@ EPIFUSE_DEVICE u32 load_shared_32(u32 from) {
   u32 v;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
   return v;
+}
+
+EPIFUSE_DEVICE void store_shared_32(u32 to, u32 value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(value) : "memory");
 }
 
 EPIFUSE_DEVICE void store_shared_8(u32 to, u32 value) {

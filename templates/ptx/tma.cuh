@@ -37,6 +37,14 @@ EPIFUSE_DEVICE void tma_load_3d(u32 to, const TensorMap& map, u32 barrier, int c
       : "memory");
 }
 
+EPIFUSE_DEVICE void tma_load_4d(u32 to, const TensorMap& map, u32 barrier, int c0, int c1, int c2, int c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+
 EPIFUSE_DEVICE void tma_load_5d(u32 to, const TensorMap& map, u32 barrier, int c0, int c1, int c2, int c3, int c4) {
   asm volatile(
       "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "

@@ -16,6 +16,12 @@ EPIFUSE_DEVICE void wgmma_wait() {
 }
 
 // Keeps the compiler from moving reads of an accumulator above the wait.
+// The same value, of which the compiler knows nothing.
+EPIFUSE_DEVICE float opaque(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
+
 EPIFUSE_DEVICE void pin(float& accumulator) { asm volatile("" : "+f"(accumulator)::"memory"); }
 
 }  // namespace epifuse::ptx

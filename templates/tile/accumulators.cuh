@@ -8,13 +8,13 @@
 
 namespace epifuse {
 
-template <class Operand, int columns>
+template <class Operand, int columns, Major a_major, Major b_major>
 struct Accumulators {
   static constexpr int blocks = columns / block_columns;
   static constexpr int per_block = 16;  // registers of one block in each fragment
 
-  float low[columns / 2];   // rows 32w + 4q + {0, 1}
-  float high[columns / 2];  // rows 32w + 4q + {2, 3}
+  float low[columns / 2];   // the thread's rows 0 and 1
+  float high[columns / 2];  // 2 and 3
 
   // The registers are zeroed although the first wgmma ignores them: left undefined they would count as live over the
   // whole tile loop, and spill.
@@ -25,12 +25,14 @@ struct Accumulators {
 
   // One k-tile; `accumulate` 0 starts a new sum. The two fragments alternate, so that both reuse the same B step.
   EPIFUSE_DEVICE void multiply(u32 stage_a, u32 stage_b, bool accumulate) {
-    const u64 a = operand_descriptor(stage_a), b = operand_descriptor(stage_b);
+    using Step = Wgmma<Operand, columns, a_major, b_major>;
+    const u64 a = operand_descriptor<a_major>(stage_a), b = operand_descriptor<b_major>(stage_b);
 #pragma unroll
     for (int k = 0; k < k_steps; ++k) {
       const int on = accumulate || k != 0;
-      Wgmma<Operand, columns>::multiply(low, a + next_k_step * k, b + next_k_step * k, on);
-      Wgmma<Operand, columns>::multiply(high, a + next_k_step * k + next_64_rows, b + next_k_step * k, on);
+      const u64 at_a = a + next_k_step(a_major) * k, at_b = b + next_k_step(b_major) * k;
+      Step::multiply(low, at_a, at_b, on);
+      Step::multiply(high, at_a + next_64_rows, at_b, on);
     }
   }
 
@@ -39,6 +41,21 @@ struct Accumulators {
     for (int i = 0; i < columns / 2; ++i) {
       ptx::pin(low[i]);
       ptx::pin(high[i]);
+    }
+  }
+
+  // Columns of an MN-major operand come in wgmma's own order: lane l of a quad has columns 8j + 2l + {0, 1} of a block
+  // where it is to have 8l + 2j + {0, 1}. A transposition over the quad's four lanes and j puts them right, before
+  // at() is asked for the block.
+  EPIFUSE_DEVICE void straighten(int block) {
+    if constexpr (b_major == Major::mn) {
+      const int l = ptx::thread_index_now() & 3;
+      const bool odd = l & 1, upper = l & 2;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        straighten_4(low + per_block * block + i, odd, upper);
+        straighten_4(high + per_block * block + i, odd, upper);
+      }
     }
   }
 
@@ -55,6 +72,21 @@ struct Accumulators {
       low[i] = low[i + per_block];
       high[i] = high[i + per_block];
     }
+  }
+
+ private:
+  // Four registers, 4 apart, of four lanes.
+  static EPIFUSE_DEVICE void straighten_4(float* v, bool odd, bool upper) {
+    exchange(v[0], v[4], odd, 1);
+    exchange(v[8], v[12], odd, 1);
+    exchange(v[0], v[8], upper, 2);
+    exchange(v[4], v[12], upper, 2);
+  }
+  // Swaps `b` of the lower lane with `a` of the upper one.
+  static EPIFUSE_DEVICE void exchange(float& a, float& b, bool upper, int lane_mask) {
+    const float got = __shfl_xor_sync(~0u, upper ? a : b, lane_mask);
+    a = upper ? got : a;
+    b = upper ? b : got;
   }
 };
 

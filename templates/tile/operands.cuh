@@ -1,24 +1,38 @@
-// Loads one k-tile of both operands into a stage, with rows and weight rows in the order of atom/ownership.cuh.
+// Loads one k-tile of both operands into a stage. A stage holds 128 rows of A, then for each slice the columns of B,
+// one part behind the other.
 //
-// A comes as one five-dimensional box {64 k, q:8, h:2, w:4, b:2} over rows with strides {4, 1, 32, 2}. Such a box is
-// checked against the end of the buffer along h only, so a tile that reaches past the capacity is brought by 16 boxes
-// of 8 rows with a traversal stride of 4, whose every row is checked.
+// K-major A comes as one five-dimensional box {64 k, q:8, h:2, w:4, b:2} over rows with strides {4, 1, 32, 2}, in the
+// order of atom/ownership.cuh. Such a box is checked against the end of the buffer along h only, so a tile that reaches
+// past the capacity is brought by 16 boxes of 8 rows with a traversal stride of 4, whose every row is checked.
 //
-// B comes as {64 k, e:2, l:4, j:4, J} over weight rows with strides {1, 8, 2, 32} times the distance between two
-// columns of the part, and is checked along J. Where the rows of a group are no multiple of 32, blocks of eight weight
-// rows are brought one by one instead, each pair checked.
+// K-major B comes as {64 k, e:2, l:4, j:4, J} over weight rows with strides {1, 8, 2, 32} times the distance between
+// two columns of the part, and is checked along J. Where the rows of a group are no multiple of 32, blocks of eight
+// weight rows are brought one by one instead, each pair checked.
+//
+// MN-major operands come as boxes of 64 rows (or columns) by 64 of the contraction, in their natural order, each
+// checked along both.
+//
+// Where the contraction lies in ragged groups, what lies behind the group must not be read: it belongs to the next one,
+// and may be NaN behind the last. The copy engine clips a dimension only at the map's own end, so the map has three
+// dimensions over the contraction: one that ends at 2^30, entered so that the group's end meets that end, and two that
+// bring the address back, the second by wrapping around 2^64 (ragged_box).
 #pragma once
 
 #include "atom/operand.cuh"
 #include "atom/ownership.cuh"
 #include "ptx/sync.cuh"
+#include "ptx/tensor_map.cuh"
 #include "ptx/tma.cuh"
 #include "tile/tile.cuh"
 
 namespace epifuse {
 
+constexpr int ragged_end = 1 << 30;
+
 // Plan: tile_columns (of one consumer warpgroup, all parts), parts, slices (consumer warpgroups that share a tile),
-// checked_pairs, piece. Parameters: a, a_checked, b[parts], b_group_rows, capacity.
+// a_major, b_major, segments, ragged_rows, ragged_depth (the contraction lies in groups), ragged_boxes (… of any size),
+// checked_pairs, piece, b_pointers. Parameters: a[segments], a_checked[segments], b[segments * parts], b_group_rows,
+// capacity, and with b_pointers b_maps.
 template <class Plan, class Parameters>
 struct Operands {
   static constexpr int part_columns = Plan::tile_columns / Plan::parts;
@@ -27,29 +41,49 @@ struct Operands {
   static constexpr u32 slice_bytes = Plan::tile_columns * operand_row_bytes;
   static constexpr u32 stage_bytes = a_bytes + Plan::slices * slice_bytes;
   static_assert(part_columns % block_columns == 0, "a part has whole blocks");
+  static_assert(Plan::b_major == Major::k || part_columns % slab == 0, "a part has whole slabs");
 
   // Where a tile's operands begin, the same in all lanes.
   struct Source {
-    int row;         // of A
-    bool in_bounds;  // the whole tile lies in front of the capacity
-    int weight_row;  // of B, of the first slice
+    int a_row;               // K-major: in the buffer; MN-major: in the group's matrix, or the buffer of ragged rows
+    bool in_bounds;          // the whole tile lies in front of the capacity
+    int b_row;               // K-major: the weight row of the first slice; MN-major: its column
+    int group;               // MN-major: the matrix of a batch, or of a weight
+    int depth_first, depth;  // ragged depth
   };
 
   static EPIFUSE_DEVICE Source source(const Parameters& p, const Tile<Plan::places>& tile) {
-    const int row = ptx::warp_uniform(tile.rows[0].first);
-    return {row, row + tile_rows <= p.capacity,
-            ptx::warp_uniform(tile.group * p.b_group_rows + dealt(first_column(tile.column_tile, 0)))};
+    const int column = dealt(first_column(tile.column_tile, 0));
+    // Contiguous rows in ragged groups lie in one matrix; of a batch, and of a result, each group has its own.
+    constexpr bool local = Plan::ragged_depth || (Plan::a_major == Major::mn && !Plan::ragged_rows);
+    Source source;
+    source.a_row = ptx::warp_uniform(local ? tile.first_row : tile.rows[0].first);
+    source.in_bounds = source.a_row + tile_rows <= p.capacity;
+    source.group = ptx::warp_uniform(tile.group);
+    if constexpr (Plan::b_major == Major::k && !Plan::b_pointers)
+      source.b_row = ptx::warp_uniform(source.group * p.b_group_rows + column);
+    else
+      source.b_row = ptx::warp_uniform(column);
+    if constexpr (Plan::ragged_depth) {
+      source.depth_first = ptx::warp_uniform(tile.depth_first);
+      source.depth = ptx::warp_uniform(tile.depth);
+    }
+    if constexpr (Plan::b_pointers) {
+#pragma unroll
+      for (int i = 0; i < Plan::segments * Plan::parts; ++i) ptx::tensor_map_acquire(&b_map(p, i, source.group));
+    }
+    return source;
   }
 
-  // By one lane.
-  static EPIFUSE_DEVICE void load(const Parameters& p, u32 stage, u32 full, int k, const Source& source) {
-    load_a(p, stage, full, k, source);
+  // By one lane: the k-tile that begins at k of a segment of the contraction.
+  static EPIFUSE_DEVICE void load(const Parameters& p, u32 stage, u32 full, int segment, int k, const Source& source) {
+    load_a(p, stage, full, segment, k, source);
 #pragma unroll
     for (int slice = 0; slice < Plan::slices; ++slice)
 #pragma unroll
       for (int part = 0; part < Plan::parts; ++part)
-        load_b(p, stage + a_bytes + slice * slice_bytes + part * part_bytes, full, k, part,
-               source.weight_row + slice * part_columns);
+        load_b(p, stage + a_bytes + slice * slice_bytes + part * part_bytes, full, segment * Plan::parts + part, k,
+               source, source.b_row + slice * part_columns);
   }
 
   // Of the slice's tile, in every part.
@@ -58,6 +92,13 @@ struct Operands {
   }
 
  private:
+  static EPIFUSE_DEVICE const TensorMap& b_map(const Parameters& p, int index, int group) {
+    if constexpr (Plan::b_pointers)
+      return static_cast<const TensorMap*>(p.b_maps)[index * p.groups + group];
+    else
+      return p.b[index];
+  }
+
   // Pieces of a dealt-out weight are at least as wide as all slices of a tile's part: the columns of a tile are
   // neighbours, and only the tiles are dealt out.
   static EPIFUSE_DEVICE int dealt(int column) {
@@ -69,26 +110,49 @@ struct Operands {
     }
   }
 
-  static EPIFUSE_DEVICE void load_a(const Parameters& p, u32 to, u32 full, int k, const Source& source) {
-    if (source.in_bounds) {
-      ptx::tma_load_5d(to, p.a, full, k, 0, source.row, 0, 0);
-      return;
-    }
+  // A slab of an MN-major operand: 64 places from `first`, 64 of the contraction from k.
+  static EPIFUSE_DEVICE void load_slab(u32 to, const TensorMap& map, u32 full, int first, int k, int matrix,
+                                       const Source& source) {
+    if constexpr (Plan::ragged_boxes)
+      ptx::tma_load_4d(to, map, full, first, ragged_end - source.depth + k, source.depth_first + source.depth,
+                       ragged_end);
+    else
+      ptx::tma_load_3d(to, map, full, first, k, matrix);
+  }
+
+  static EPIFUSE_DEVICE void load_a(const Parameters& p, u32 to, u32 full, int segment, int k, const Source& source) {
+    if constexpr (Plan::a_major == Major::mn) {
+#pragma unroll
+      for (int i = 0; i < tile_rows / slab; ++i)
+        load_slab(to + i * slab_bytes, p.a[segment], full, source.a_row + i * slab, k,
+                  Plan::ragged_rows ? 0 : source.group, source);
+    } else {
+      if (source.in_bounds) {
+        ptx::tma_load_5d(to, p.a[segment], full, k, 0, source.a_row, 0, 0);
+        return;
+      }
 #pragma unroll 1
-    for (int box = 0; box < 16; ++box) {
-      const int b = box >> 3, w = (box >> 1) & 3, h = box & 1;
-      ptx::tma_load_2d(to + (64 * b + 16 * w + 8 * h) * operand_row_bytes, p.a_checked, full, k,
-                       source.row + 32 * w + 2 * b + h);
+      for (int box = 0; box < 16; ++box) {
+        const int b = box >> 3, w = (box >> 1) & 3, h = box & 1;
+        ptx::tma_load_2d(to + (64 * b + 16 * w + 8 * h) * operand_row_bytes, p.a_checked[segment], full, k,
+                         source.a_row + 32 * w + 2 * b + h);
+      }
     }
   }
 
-  static EPIFUSE_DEVICE void load_b(const Parameters& p, u32 to, u32 full, int k, int part, int row) {
-    if constexpr (!Plan::checked_pairs) {
-      ptx::tma_load_5d(to, p.b[part], full, k, 0, 0, 0, row / block_columns);
+  static EPIFUSE_DEVICE void load_b(const Parameters& p, u32 to, u32 full, int index, int k, const Source& source,
+                                    int row) {
+    const TensorMap& map = b_map(p, index, source.group);
+    if constexpr (Plan::b_major == Major::mn) {
+#pragma unroll
+      for (int i = 0; i < part_columns / slab; ++i)
+        load_slab(to + i * slab_bytes, map, full, row + i * slab, k, Plan::b_pointers ? 0 : source.group, source);
+    } else if constexpr (!Plan::checked_pairs) {
+      ptx::tma_load_5d(to, map, full, k, 0, 0, 0, row / block_columns);
     } else {
 #pragma unroll 1
       for (int eight = 0; eight < part_columns / 8; ++eight)
-        ptx::tma_load_3d(to + eight * 8 * operand_row_bytes, p.b[part], full, k, 0,
+        ptx::tma_load_3d(to + eight * 8 * operand_row_bytes, map, full, k, 0,
                          row + (eight >> 2) * 32 + (eight & 3) * 2);
     }
   }

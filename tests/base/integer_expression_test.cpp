@@ -134,3 +134,13 @@ TEST_CASE("the parser says what it expected, and bounds what it accepts") {
   for (int i = 0; i < 5000; ++i) chain += "+M";
   CHECK_FALSE(parse_int_expr(chain));
 }
+
+TEST_CASE("numbers take the places of the symbols that have one") {
+  const IntExpr m = IntExpr::symbol("M"), e = IntExpr::symbol("E");
+  const auto known = [](std::string_view name) { return name == "E" ? std::optional<int64_t>(8) : std::nullopt; };
+  CHECK((ceil_div(m, e * 16) * 4 + e * 128).substitute(known).text() == "ceil_div(M, 128) * 4 + 1024");
+  CHECK((round_up(e * 3, 128) + min(e, 2)).substitute(known).constant() == 130);
+  CHECK(IntExpr(7).substitute(known).constant() == 7);
+  // What cannot be computed stays as it was written, and fails where it is evaluated.
+  CHECK_FALSE(exact_div(e, 3).substitute(known).constant());
+}

@@ -50,6 +50,7 @@ TEST_CASE("a recipe survives its JSON, byte for byte") {
   CHECK(back->symbols[3].kind == SymbolKind::launch);
   CHECK(back->params[0].default_value == 1.5);
   CHECK_FALSE(back->params[1].default_value);
+  CHECK(back->tensors[1].pointer_axes == 0);
   CHECK(back->maps[1].strides[1] == r.maps[1].strides[1]);
   CHECK(back->steps[1].fields[7].value.text() == "sm_count");
   CHECK(back->steps[0].kind == RecipeStep::Kind::memset);
@@ -73,7 +74,7 @@ TEST_CASE("reading is strict and says where") {
   const std::string json = test::sample_recipe().to_json();
   CHECK(read_error("") == "launch recipe: not JSON");
   CHECK(read_error("[]") == "launch recipe: the whole must be an object");
-  CHECK(read_error(replaced(json, "\"recipe\":1", "\"recipe\":2")) == "launch recipe: version 2, this build reads 1");
+  CHECK(read_error(replaced(json, "\"recipe\":2", "\"recipe\":3")) == "launch recipe: version 3, this build reads 2");
   CHECK(read_error(replaced(json, "\"strided\":true", "\"strided\":1")) ==
         "launch recipe: tensors[0].strided must be true or false");
   CHECK(read_error(replaced(json, "\"storage\":\"e4m3\"", "\"storage\":\"e9m9\"")) ==
@@ -146,4 +147,42 @@ TEST_CASE("damaged JSON never crashes and never passes as another recipe silentl
   }
   CHECK_FALSE(LaunchRecipe::from_json(std::string(100000, '[')));
   CHECK_FALSE(LaunchRecipe::from_json(std::string(1000, '{')));
+}
+
+TEST_CASE("axes that select a buffer are fewer than all, survive, and have no stride") {
+  LaunchRecipe r = test::sample_recipe();
+  r.tensors[1].pointer_axes = 1;
+  REQUIRE(r.validate());
+  const auto back = LaunchRecipe::from_json(r.to_json());
+  REQUIRE(back);
+  CHECK(back->tensors[1].pointer_axes == 1);
+  CHECK(back->to_json() == r.to_json());
+
+  const auto with = [](int axes, const std::string& pitch) {
+    return complaint([&](LaunchRecipe& changed) {
+      changed.tensors[1].pointer_axes = axes;
+      changed.maps[1].strides[0] = IntExpr::symbol(pitch) * 2;
+    });
+  };
+  CHECK(with(1, "w.stride1").empty());
+  CHECK(with(0, "w.stride0").empty());
+  CHECK(with(1, "w.stride0") == "launch recipe: maps[1] uses 'w.stride0', which is unknown there");
+  CHECK(with(2, "K").empty());
+  CHECK(with(3, "K") == "launch recipe: tensors[1] must have fewer pointer axes than extents");
+  CHECK(with(-1, "K") == "launch recipe: tensors[1] must have fewer pointer axes than extents");
+}
+
+TEST_CASE("a map may reach far past its tensor") {
+  LaunchRecipe r = test::sample_recipe();
+  const IntExpr pitch = IntExpr::symbol("x.stride0") * 2;
+  const int64_t far = int64_t{1} << 30;
+  r.maps[0].extents = {IntExpr::symbol("K"), far, far + 1, far + 1};
+  r.maps[0].strides = {pitch, far * 16 - pitch, far * 16};
+  r.maps[0].box = {64, 64, 1, 1};
+  r.maps[0].element_strides = {1, 1, 1, 1};
+  REQUIRE(r.validate());
+  const auto back = LaunchRecipe::from_json(r.to_json());
+  REQUIRE(back);
+  CHECK(back->maps[0].strides[1].text() == "17179869184 - x.stride0 * 2");
+  CHECK(back->maps[0].extents[3] == IntExpr(1073741825));
 }

@@ -47,16 +47,16 @@ class CheckTest(support.CliTest):
         self.assertEqual([row["ok"] for row in document["files"]], [False, True])
 
     def test_what_is_not_compiled_yet_is_a_warning(self):
-        spec = self.write("wgrad.epi", "kernel wgrad {\n  dim E = 2, K = 16, N = 16\n  group M by E\n"
-                                       "  in a : bf16[M, N]\n  in b : bf16[M, K]\n"
-                                       "  out dw : f32[E, N, K] += gemm(a, b)\n}\n")
+        spec = self.write("rotated.epi", "kernel rotated {\n  dim E = 2, K = 16, N = 16\n  group M by E\n"
+                                         "  in a : bf16[M, K]\n  in b : bf16[E, N, K]\n"
+                                         "  out y : f32[M, N] = hadamard(gemm(a, b), N)\n}\n")
         _, err = self.run_epifuse("check", spec)
-        self.assertIn("wgrad.epi:6:", err)
+        self.assertIn("rotated.epi:6:", err)
         self.assertIn("warning", err)
         document = self.json("check", spec)
-        self.assertEqual(document["files"][0]["kernels"], [{"name": "wgrad", "bound": True, "compiles": False}])
+        self.assertEqual(document["files"][0]["kernels"], [{"name": "rotated", "bound": True, "compiles": False}])
         self.assertEqual(document["diagnostics"][0]["severity"], "warning")
-        self.refuses(1, "compile", spec, says="wgrad.epi:6:")
+        self.refuses(1, "compile", spec, says="rotated.epi:6:")
 
     def test_files_that_are_no_specs(self):
         self.refuses(1, "check", self.path("missing.epi"), says="there is no file")
@@ -103,6 +103,14 @@ class CheckTest(support.CliTest):
     def test_dims(self):
         self.run_epifuse("check", self.small(), "--dims", "E=4,K=32")
         self.refuses(1, "check", self.small(), "--dims", "Q=4", says="'Q'")
+
+    def test_dims_of_several_kernels(self):
+        spec = self.write("two.epi", "".join(f"kernel {name} {{\n  dim {dim}\n  in x : f32[{dim}]\n"
+                                             f"  out y : f32[{dim}] = {value}\n}}\n"
+                                             for name, dim, value in [("a", "N", "x"), ("b", "L", "hadamard(x, L)")]))
+        rows = self.json("check", spec, "--dims", "N=32,L=64")["files"][0]["kernels"]
+        self.assertEqual(rows, [{"name": "a", "bound": True, "compiles": True},
+                                {"name": "b", "bound": True, "compiles": False}])
 
 
 if __name__ == "__main__":

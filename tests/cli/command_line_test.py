@@ -11,14 +11,14 @@ import support
 class CommandLineTest(support.CliTest):
     def test_help(self):
         out, err = self.run_epifuse("--help")
-        for command in ("check", "compile", "run", "verify", "doctor", "cache"):
+        for command in ("check", "compile", "run", "verify", "fmt", "grad", "doctor", "cache"):
             self.assertIn(command, out)
         self.assertIn("Examples:", out)
         self.assertIn("Exit codes", out)
         self.assertEqual(err, "")
 
     def test_help_of_a_command(self):
-        for command in ("check", "compile", "run", "verify", "doctor"):
+        for command in ("check", "compile", "run", "verify", "fmt", "grad", "doctor"):
             out, _ = self.run_epifuse(command, "--help")
             self.assertIn(f"epifuse {command}", out)
         self.assertIn("--emit", self.run_epifuse("compile", "--help")[0])
@@ -29,10 +29,10 @@ class CommandLineTest(support.CliTest):
             self.assertTrue(all(line.startswith("  epifuse " + command[0]) for line in examples), examples)
 
     def test_files_named_in_the_help_exist(self):
-        for command in ([], ["check"], ["compile"], ["run"], ["verify"]):
+        for command in ([], ["check"], ["compile"], ["run"], ["verify"], ["fmt"], ["grad"]):
             out = self.run_epifuse(*command, "--help")[0]
             for name in re.findall(r"[\w/]+\.epi", out):
-                if name != "my.epi":
+                if name not in ("my.epi", "formatted.epi", "backward.epi"):
                     self.assertTrue(os.path.exists(os.path.join(support.ROOT, name)), name)
 
     def test_version(self):
@@ -53,6 +53,11 @@ class CommandLineTest(support.CliTest):
             (["frobnicate"], "there is no command 'frobnicate'"),
             (["check"], "FILE is required"),
             (["compile"], "FILE is required"),
+            (["fmt"], "FILE is required"),
+            (["fmt", spec, spec, "-o", "one.epi"], "-o: it is one file"),
+            (["fmt", spec, "--check", "-o", "one.epi"], "excludes"),
+            (["grad", spec], "--chain is required"),
+            (["grad", spec, "--chain", "small,"], "--chain: a part between commas is empty"),
             (["compile", spec, "second.epi"], "not expected"),
             (["compile", spec, "--emitt=ir"], "--emitt"),
             (["compile", spec, "--emit=asm"], "'asm' is no stage"),

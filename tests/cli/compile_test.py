@@ -13,7 +13,7 @@ TEXT_STAGES = ("tokens", "ast", "ir", "plan", "cuda")
 class StagesTest(support.CliTest):
     def test_each_stage_is_printed(self):
         heads = {"tokens": "key_kernel", "ast": "kernel grouped_gemm", "ir": "# resolved",
-                 "plan": "plan 1 grouped_gemm", "cuda": "__global__"}
+                 "plan": "plan 2 grouped_gemm", "cuda": "__global__"}
         for stage in TEXT_STAGES:
             out, err = self.run_epifuse("compile", self.spec(), f"--emit={stage}", EPIFUSE_NVRTC="/nonexistent")
             self.assertIn(heads[stage], out)
@@ -112,6 +112,7 @@ class ToolchainTest(support.CliTest):
         self.assertEqual((cold["compiled"], cold["from"], cold["toolchain_calls"]), (True, "toolchain", 1))
         self.assertEqual((cold["spill_bytes"], cold["wgmma_serialized"], cold["refused"]), (0, False, []))
         self.assertGreater(cold["ms"], 0)
+        self.assertEqual(cold["workspace_bytes"], 0)
         with open(self.path("k.ptx"), encoding="utf-8") as file:
             self.assertIn(".target sm_90a", file.read())
 

@@ -40,8 +40,8 @@ TEST_CASE("the parameter struct has the fields of the recipe, in order") {
   const size_t begin = text.find("struct Parameters {"), end = text.find("};", begin);
   REQUIRE(end != std::string::npos);
   CHECK(text.substr(begin, end - begin) == R"(struct Parameters {
-  TensorMap a;
-  TensorMap a_checked;
+  TensorMap a[1];
+  TensorMap a_checked[1];
   TensorMap b[2];
   TensorMap tile_input[2];
   void* group_sizes;
@@ -50,6 +50,7 @@ TEST_CASE("the parameter struct has the fields of the recipe, in order") {
   void* scales_y;
   int groups;
   int capacity;
+  int all_rows;
   int depth;
   int columns;
   int column_tiles;
@@ -94,7 +95,9 @@ TEST_CASE("sinks of one value compute it once for each block") {
                              "P] = v\nout d : f32[M, N] = 2 * v",
                              "E = 3, K = 64, N = 128", "group M by E\n group P = M align 128"));
   const std::string text = emit(result);
-  CHECK(count(text, " = value_1(") == 1);
+  // … and a value that needs it is computed with it.
+  CHECK(count(text, " value_1_3(block_1.v[i][c], block_3.v[i][c], sums.at(") == 1);
+  CHECK(count(text, "tanhf(") == 1);
   CHECK(count(text, "store_rows<bf16>(") == 1);
   CHECK(count(text, "store_rows_mx<e4m3>(") == 1);
   CHECK(count(text, "store_transposed_mx<e4m3, true>(") == 1);
@@ -111,4 +114,53 @@ TEST_CASE("four rows are stored at once only where the capacity cannot cut them"
   CHECK(count(text("P", "group M by E\n group P = M align 128"), "store_transposed<bf16, true>") == 1);
   CHECK(count(text("M", "group M by E"), "store_transposed<bf16, false>") == 1);
   CHECK(count(text("M", "group M by E align 128"), "store_transposed<bf16, false>") == 1);
+}
+
+TEST_CASE("the traits of a plan say what its gemm is") {
+  auto traits = [](const std::string& body, const std::string& schedule = "pingpong 128x128") {
+    const std::string text =
+        emit(lower_text("kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n" + body + "\n}"), schedule);
+    const size_t begin = text.find("struct Plan {");
+    return text.substr(begin, text.find("};", begin) - begin);
+  };
+  auto has = [](const std::string& text, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) {
+      INFO(line << "\n" << text);
+      CHECK(text.find(line) != std::string::npos);
+    }
+  };
+  const std::string gradients = "in g : bf16[M, N]\nin x : bf16[M, K]\n";
+  has(traits(gradients + "out w : f32[E, N, K] += gemm(g, x)"),
+      {"a_major = Major::mn, b_major = Major::mn;", "ragged_depth = true;", "ragged_boxes = true;",
+       "skips_empty = true;", "depth_alignment = 1;", "ragged_rows = false;", "b_pointers = false;"});
+  // Of an empty group zeros are stored, and a sum over all groups reads partials of each.
+  has(traits(gradients + "out w : f32[E, N, K] = gemm(g, x)"), {"skips_empty = false;"});
+  has(traits(gradients + "v = gemm(g, x)\nout w : f32[E, N, K] += v\nout s : f32 += sum(v)"), {"skips_empty = false;"});
+  has(traits("in x : bf16[M, K]\nin z : bf16[M, K]\nin v : bf16[E][K, N]\nin w : bf16[E][K, N]\n"
+             "out y : bf16[M, N] = gemm(x, v) + gemm(z, w)"),
+      {"segments = 2;", "parts = 1;", "b_pointers = true;", "ragged_rows = true;",
+       "a_major = Major::k, b_major = Major::mn;"});
+  has(traits("in x : bf16[M, K]\nin w : bf16[E, 2*N, K]\nf, s = split(gemm(x, w), 64)\nout y : bf16[M, N] = f * s"),
+      {"parts = 2;", "piece = 64;"});
+  // Two weights are not dealt out, though their join is.
+  has(traits("in x : bf16[M, K]\nin v : bf16[E, N, K]\nin w : bf16[E, N, K]\n"
+             "out y : bf16[M, 2*N] = join(gemm(x, v), gemm(x, w), 64)"),
+      {"parts = 2;", "piece = 0;"});
+}
+
+TEST_CASE("results of batches lie one behind the other, or in buffers of their own") {
+  const std::string text = emit(lower_text(
+      "kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in g : bf16[M, N]\n in x : bf16[M, K]\n"
+      " v = gemm(g, x)\n out a : f32[E, N, K] += v\n out b : f32[E][N, K] = v\n out c : bf16[E, K, N] = v\n}"));
+  CHECK(count(text,
+              "if (tile.depth != 0) store_rows<f32, true>(value0, p.out_a, p.pitch_a, rows_0, columns, "
+              "columns.first)") == 1);
+  CHECK(count(text,
+              "store_rows<f32>(value0, static_cast<void**>(p.out_b)[tile.group], p.pitch_b, rows_1, columns, "
+              "columns.first)") == 1);
+  CHECK(count(text,
+              "store_transposed<bf16, false>(value0, p.out_c, p.pitch_c, rows_1, columns, tile.group * p.columns + "
+              "columns.first)") == 1);
+  CHECK(count(text, "LaneOf<RowOrder::natural>::now()") == 1);
+  CHECK(count(text, "sums.straighten(") == 1);
 }

@@ -96,11 +96,29 @@ TEST_CASE("a value is a function of its leaves, in the order of the nodes, and c
   const lowering::Epilogue& epilogue = result.plan().epilogue;
   const int root = epilogue.sinks[0].values[0];
   CHECK(
-      codegen::spell_value(result.lowered.graph, epilogue, root, "value_y") ==
+      codegen::spell_values(result.lowered.graph, epilogue, {root}, "value_y") ==
       "  static EPIFUSE_DEVICE float value_y(float sum_0, float in0_b, float param_limit, float sum_1, float in1_b) {\n"
       "    const float v2 = sum_0 + in0_b;\n    const float v4 = math::minimum(v2, param_limit);\n"
       "    const float v5 = math::sigmoid(v4);\n    const float v6 = v4 * v5;\n    const float v9 = sum_1 + in1_b;\n"
       "    const float v11 = v9 + 1.f;\n    const float v12 = v6 * v11;\n    return v12;\n  }\n");
+}
+
+TEST_CASE("several values come out through references, and share what they need") {
+  const LoweredText result = lower_text(
+      ragged_spec("in r : f32[M]\nh = gemm(x, w)\ne = exp(h)\nout a : bf16[M, N] = e * r\nout b : bf16[M, N] = e + r"));
+  const lowering::Epilogue& epilogue = result.plan().epilogue;
+  CHECK(codegen::spell_values(result.lowered.graph, epilogue,
+                              {epilogue.sinks[0].values[0], epilogue.sinks[1].values[0]}, "value_3_4") ==
+        "  static EPIFUSE_DEVICE void value_3_4(float& value_3, float& value_4, float sum_0, float in_r) {\n"
+        "    const float v1 = expf(sum_0);\n    const float v3 = v1 * in_r;\n    const float v4 = v1 + in_r;\n"
+        "    value_3 = v3;\n    value_4 = v4;\n  }\n");
+  // Of a root that is a leaf, or a number.
+  const LoweredText plain =
+      lower_text(ragged_spec("in p : bf16[M, 2*N]\nf, s = split(p)\n"
+                             "out y : bf16[M, 2*N] = grad(f * f, gemm(x, w), p)"));
+  const lowering::Sink& sink = plain.plan().epilogue.sinks[0];
+  const std::string text = codegen::spell_values(plain.lowered.graph, plain.plan().epilogue, sink.values, "value");
+  CHECK(text.find(" = 0.f;\n") != std::string::npos);
 }
 
 TEST_CASE("leaves of different inputs never share a name") {

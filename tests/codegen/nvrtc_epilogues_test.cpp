@@ -1,5 +1,6 @@
-// What NVRTC makes of generated kernels: twenty epilogues that are in no spec, with the registers and spill bytes of
-// each; every template with every parameter; and a kernel whose widest plan spills while a narrower one does not.
+// What NVRTC makes of generated kernels: twenty epilogues that are in no spec, and every form of gemm, with the
+// registers and spill bytes of each; every template with every parameter; and a kernel whose widest plan spills while a
+// narrower one does not.
 #include <atomic>
 #include <cstdio>
 #include <fmt/format.h>
@@ -107,19 +108,53 @@ const std::vector<Epilogue>& epilogues() {
   return list;
 }
 
-}  // namespace
+// Kernels of every form of gemm. An empty schedule is the plan's own first choice.
+const std::vector<Epilogue>& forms() {
+  auto grouped = [](const std::string& body, const std::string& sizes = "E = 8, K = 2048, N = 2048") {
+    return "kernel test {\n dim " + sizes + "\n group M by E\n" + body + "\n}\n";
+  };
+  const std::string gradients = "in g : bf16[M, N]\nin x : bf16[M, K]\n";
+  static const std::vector<Epilogue> list = {
+      {"backward, halves", backward_spec("", "E = 8, K = 2048, I = 2048"), ""},
+      {"backward, eights", backward_spec(", 8", "E = 8, K = 2048, I = 2048"), ""},
+      {"backward, blocks", backward_spec(", 32", "E = 8, K = 7168, I = 2048"), ""},
+      {"wgrad", grouped(gradients + "out w : f32[E, N, K] += gemm(g, x)"), ""},
+      {"wgrad of one buffer each, bf16", grouped(gradients + "out w : bf16[E][K, N] = gemm(g, x)"), ""},
+      {"wgrads of two halves",
+       grouped("in h : bf16[M, 2*N]\nin x : bf16[M, K]\nf, s = split(h)\n"
+               "out a : f32[E, N, K] += gemm(f, x)\nout b : f32[E, N, K] += gemm(s, x)"),
+       ""},
+      {"sum of two wgrads",
+       grouped(gradients + "in z : bf16[M, K]\nin f : bf16[M, N]\nout w : f32[E, N, K] += gemm(g, x) + gemm(f, z)"),
+       ""},
+      {"batched",
+       "kernel test {\n dim K = 2048, N = 2048\n dyn B, S\n in a : bf16[B, S, K]\n in b : bf16[B, K, N]\n"
+       " v = gemm(a, b)\n out c : bf16[B, S, N] = v\n out d : bf16[B, N, S] = v\n}\n",
+       ""},
+      {"dense, rows contiguous",
+       "kernel test {\n dim K = 2048, N = 2048\n dyn S\n in x : f16[K, S]\n in w : f16[N, K]\n"
+       " out y : f16[S, N] = tanh(gemm(x, w))\n}\n",
+       ""},
+      {"two weights",
+       grouped("in x : bf16[M, K]\nin v : bf16[E, N, K]\nin w : bf16[E, N, K]\na = gemm(x, v)\nb = gemm(x, w)\n"
+               "out a : bf16[M, N] = a\nout y : bf16[M, N] = a * sigmoid(a) * b"),
+       ""},
+      {"sum of two gemms, own buffers",
+       grouped("in x : bf16[M, K]\nin z : bf16[M, K]\nin v : bf16[E][K, N]\nin w : bf16[E][K, N]\n"
+               "out y : bf16[M, N] = gemm(x, v) + gemm(z, w)"),
+       ""},
+      {"weights and bias of own buffers",
+       grouped("in x : bf16[M, K]\nin w : bf16[E][2*N, K]\nin b : bf16[E][2*N]\nf, s = split(gemm(x, w) + b)\n"
+               "out y : bf16[M, N] = f * sigmoid(f) * s"),
+       ""},
+  };
+  return list;
+}
 
-TEST_CASE("twenty synthetic epilogues compile without spills") {
-  if (!nvrtc()) return;
-  const std::vector<Epilogue>& list = epilogues();
-  REQUIRE(list.size() == 20);
-  std::vector<toolchain::CompileRequest> requests;
-  for (const Epilogue& epilogue : list) {
-    INFO(epilogue.name);
-    const LoweredText result = lower_text(epilogue.spec);
-    requests.push_back(request_of(codegen::emit_kernel(result.lowered.graph, result.plan(epilogue.schedule))));
-  }
-  std::vector<std::optional<Result<toolchain::CompileOutcome>>> outcomes(list.size());
+using Outcomes = std::vector<std::optional<Result<toolchain::CompileOutcome>>>;
+
+Outcomes compile_all(const std::vector<toolchain::CompileRequest>& requests) {
+  Outcomes outcomes(requests.size());
   std::atomic<size_t> next{0};
   auto work = [&] {
     for (size_t i = next++; i < requests.size(); i = next++) outcomes[i] = nvrtc()->compile(requests[i]);
@@ -127,6 +162,20 @@ TEST_CASE("twenty synthetic epilogues compile without spills") {
   std::thread other(work);
   work();
   other.join();
+  return outcomes;
+}
+
+void check_spills(const std::vector<Epilogue>& list) {
+  std::vector<toolchain::CompileRequest> requests;
+  std::vector<std::string> schedules;
+  for (const Epilogue& epilogue : list) {
+    INFO(epilogue.name);
+    const LoweredText result = lower_text(epilogue.spec);
+    const lowering::KernelPlan& plan = result.plan(epilogue.schedule);
+    schedules.push_back(lowering::schedule_name(plan.schedule));
+    requests.push_back(request_of(codegen::emit_kernel(result.lowered.graph, plan)));
+  }
+  const Outcomes outcomes = compile_all(requests);
   for (size_t i = 0; i < list.size(); ++i) {
     INFO(list[i].name << "\n" << requests[i].source);
     if (!*outcomes[i]) {
@@ -134,12 +183,25 @@ TEST_CASE("twenty synthetic epilogues compile without spills") {
       continue;
     }
     const toolchain::CompileOutcome& outcome = **outcomes[i];
-    std::printf("%-36s %-20s %3d registers %4d spill bytes %6.0f ms\n", list[i].name, list[i].schedule,
+    std::printf("%-36s %-20s %3d registers %4d spill bytes %6.0f ms\n", list[i].name, schedules[i].c_str(),
                 outcome.registers, outcome.spill_bytes, outcome.milliseconds);
     INFO(outcome.log);
     CHECK(outcome.spill_bytes == 0);
     CHECK(!outcome.wgmma_serialized);
   }
+}
+
+}  // namespace
+
+TEST_CASE("twenty synthetic epilogues compile without spills") {
+  if (!nvrtc()) return;
+  REQUIRE(epilogues().size() == 20);
+  check_spills(epilogues());
+}
+
+TEST_CASE("every form of gemm compiles without spills under its first plan") {
+  if (!nvrtc()) return;
+  check_spills(forms());
 }
 
 TEST_CASE("a kernel that spills in wide tiles does not in narrow ones") {
@@ -169,64 +231,108 @@ TEST_CASE("every template compiles with every parameter") {
   std::string source =
       "#include \"epilogue/load.cuh\"\n#include \"epilogue/math.cuh\"\n#include \"epilogue/mx.cuh\"\n"
       "#include \"epilogue/store.cuh\"\n#include \"kernels/gemm_sm90.cuh\"\nusing namespace epifuse;\n"
-      "struct Sizes { const void* group_sizes; int groups, capacity, column_tiles, band; };\n"
+      "struct Sizes { const void* group_sizes; int groups, capacity, column_tiles, band, batch_rows, rows, row_tiles; "
+      "};\n"
       "template <Groups form, bool wide> struct WalkPlan {\n"
       "  static constexpr Groups groups = form; static constexpr bool wide_sizes = wide; static constexpr int places = "
       "2;\n"
-      "  static EPIFUSE_DEVICE constexpr int alignment(int place) { return place ? 128 : 1; }\n};\n"
-      "template <class Plan> EPIFUSE_DEVICE int walk(const Sizes& p) {\n"
-      "  TileWalk<Plan, Sizes> w(p); Tile<2> t; int n = 0;\n"
+      "  static EPIFUSE_DEVICE constexpr int alignment(int place) { return place ? 128 : 1; }\n"
+      "  static EPIFUSE_DEVICE constexpr bool local(int place) { return place == 1; }\n"
+      "  static constexpr int depth_alignment = 8; static constexpr bool skips_empty = wide;\n};\n"
+      "template <class Walk> EPIFUSE_DEVICE int walk(const Sizes& p) {\n"
+      "  Walk w(p); Tile<2> t; int n = 0;\n"
       "  for (int i = 0; w.seek(i, t); ++i) n += t.rows[1].first;\n  return n + w.total();\n}\n"
       "extern \"C\" __global__ void everything(u8* out, const u8* in, Sizes sizes, u32 shared, i64 pitch) {\n"
-      "  const Lane lane = Lane::now();\n"
-      "  const OwnRows rows(lane, Rows{0, sizes.capacity});\n  const OwnColumns columns(lane, 0, sizes.groups);\n"
+      "  const Lane lane = Lane::now();\n  const auto natural = LaneOf<RowOrder::natural>::now();\n"
+      "  const OwnRowsOf rows(lane, Rows{0, sizes.capacity});\n"
+      "  const OwnRowsOf natural_rows(natural, Rows{0, sizes.capacity});\n"
+      "  const OwnColumns columns(lane, 0, sizes.groups);\n"
       "  Block a, b;\n  float v[own_columns], r[own_rows];\n  float sum = 0;\n";
   for (const char* type : {"f32", "bf16", "f16", "e4m3", "e5m2"}) {
     source += fmt::format(
-        "  read_tile_input<{0}>(a, shared, lane);\n  read_tile_input<{0}>(b, shared + 16384, lane);\n"
+        "  {{\n    const TileInput<{0}> box(shared, lane), other(shared + 16384, natural);\n"
+        "    for (int i = 0; i < 4; ++i)\n      for (int c = 0; c < 8; ++c) a.v[i][c] = box.at(i, c) + other.at(i, "
+        "c);\n"
+        "  }}\n"
         "  sum += load_1_value<{0}>(in, pitch) + tile_input_bytes<{0}>;\n"
-        "  load_rows<{0}>(r, in, lane, Rows{{0, 4}}, sizes.capacity);\n  load_columns<{0}>(v, in, 1, pitch, "
-        "columns.first, true);\n"
+        "  load_rows<{0}>(r, in, lane, Rows{{0, 4}}, sizes.capacity);\n"
+        "  load_rows<{0}>(r, in, natural, Rows{{0, 4}}, sizes.capacity);\n"
+        "  load_columns<{0}>(v, in, 1, pitch, columns.first, true);\n"
         "  for (int i = 0; i < 4; ++i)\n    for (int c = 0; c < 8; ++c) a.v[i][c] += r[i] * v[c];\n"
         "  load_columns_alternating<{0}>(v, in, 1, pitch, columns.first, 1, true);\n"
         "  for (int c = 0; c < 8; ++c) b.v[0][c] += v[c];\n"
-        "  store_rows<{0}>(a, out, pitch, rows, columns, 0);\n  store_rows_alternating<{0}>(a, b, out, pitch, rows, "
-        "columns);\n"
+        "  store_rows<{0}>(a, out, pitch, rows, columns, 0);\n  store_rows<{0}>(a, out, pitch, natural_rows, columns, "
+        "0);\n"
+        "  store_rows_alternating<{0}>(a, b, out, pitch, rows, columns);\n"
         "  store_transposed<{0}, true>(a, out, pitch, rows, columns, 0);\n"
-        "  store_transposed<{0}, false>(b, out, pitch, rows, columns, dealt_column<8>(columns.first, 1));\n",
+        "  store_transposed<{0}, false, false, 2>(b, out, pitch, natural_rows, columns, dealt_column<8>(columns.first, "
+        "1));\n",
         type);
   }
+  for (const char* type : {"f32", "bf16", "f16"})
+    source += fmt::format(
+        "  store_rows<{0}, true>(a, out, pitch, rows, columns, 0);\n"
+        "  store_rows_alternating<{0}, true>(a, b, out, pitch, natural_rows, columns);\n"
+        "  store_transposed<{0}, true, true>(a, out, pitch, rows, columns, 0);\n"
+        "  store_transposed<{0}, false, true>(a, out, pitch, natural_rows, columns, 0);\n",
+        type);
+  for (const char* type : {"bf16", "f16"})
+    for (const int piece : {1, 8})
+      source += fmt::format(
+          "  {{\n    const TileInputHalves<{}, {}> box(shared, lane);\n"
+          "    for (int c = 0; c < 8; ++c) b.v[0][c] += box.at(0, 1, c) * box.at(1, 2, c);\n  }}\n",
+          type, piece);
   for (const char* type : {"e4m3", "e5m2"}) {
     source += fmt::format(
         "  {{\n    SingleRowScales s1; GatheredRowScales<2> s2; GatheredRowScales<4> s4; SingleColumnScales c1;\n"
         "    const GatheredColumnScales c4{{shared}};\n    clear_missing_rows(a, lane, 5);\n    "
-        "clear_missing_columns(a, columns);\n"
+        "clear_missing_rows(b, natural, 5);\n    clear_missing_columns(a, columns);\n"
         "    store_rows_mx<{0}>(a, out, pitch, out, pitch, s1, lane, rows, columns, 0, 0);\n"
         "    store_rows_mx<{0}>(a, out, pitch, out, pitch, s2, lane, rows, columns, 0, 1);\n"
         "    store_rows_mx<{0}>(a, out, pitch, out, pitch, s4, lane, rows, columns, 0, 3);\n"
+        "    store_rows_mx_alternating<{0}, 1>(a, b, out, pitch, out, pitch, lane, rows, columns);\n"
+        "    store_rows_mx_alternating<{0}, 8>(a, b, out, pitch, out, pitch, lane, rows, columns);\n"
         "    store_transposed_mx<{0}, false>(a, out, pitch, out, pitch, c1, lane, rows, columns, 0, 0);\n"
+        "    store_transposed_mx<{0}, true, 2>(a, out, pitch, out, pitch, c1, lane, rows, columns, 0, 0);\n"
         "    GatheredColumnScales::sync();\n"
         "    store_transposed_mx<{0}, true>(a, out, pitch, out, pitch, c4, lane, rows, columns, 0, 0);\n"
         "    GatheredColumnScales::sync();\n    c4.flush(out, pitch, Rows{{0, 128}}, true, 3, 3);\n  }}\n",
         type);
   }
-  for (const char* type : {"bf16", "f16"})
-    for (const int columns : {64, 128, 192, 256})
-      source += fmt::format(
-          "  {{\n    Accumulators<{}, {}> sums;\n    sums.clear();\n    sums.multiply(shared, shared + 16384, false);\n"
-          "    ptx::wgmma_commit();\n    ptx::wgmma_wait<0>();\n    sums.pin();\n    sums.shift();\n"
-          "    sum += sums.at(0, 1, 2) + sums.at(0, 3, 7);\n  }}\n",
-          type, columns);
-  for (const char* groups : {"one", "ends", "counts"})
+  std::string accumulators =
+      "#include \"tile/accumulators.cuh\"\nusing namespace epifuse;\n"
+      "extern \"C\" __global__ void accumulators(float* out, u32 shared) {\n  float sum = 0;\n";
+  // Every width with one layout of operands, and every layout with one width.
+  auto sums = [&](const char* type, int width, const char* a, const char* b) {
+    accumulators += fmt::format(
+        "  {{\n    Accumulators<{}, {}, Major::{}, Major::{}> sums;\n    sums.clear();\n"
+        "    sums.multiply(shared, shared + 16384, false);\n    ptx::wgmma_commit();\n    ptx::wgmma_wait<0>();\n"
+        "    sums.pin();\n    sums.straighten(1);\n    sums.shift();\n"
+        "    sum += sums.at(0, 1, 2) + sums.at(0, 3, 7);\n  }}\n",
+        type, width, a, b);
+  };
+  for (const char* type : {"bf16", "f16"}) {
+    for (const int width : {64, 128, 192, 256}) sums(type, width, "k", "k");
+    for (const auto& [a, b] : {std::pair{"k", "mn"}, {"mn", "k"}, {"mn", "mn"}}) sums(type, 64, a, b);
+  }
+  for (const char* groups : {"one", "uniform", "ends", "counts"})
     for (const char* wide : {"false", "true"})
-      source += fmt::format("  sum += walk<WalkPlan<Groups::{}, {}>>(sizes);\n", groups, wide);
+      source += fmt::format(
+          "  sum += walk<TileWalk<WalkPlan<Groups::{0}, {1}>, Sizes>>(sizes) +\n"
+          "         walk<DepthWalk<WalkPlan<Groups::{0}, {1}>, Sizes>>(sizes);\n",
+          groups, wide);
   source +=
       "  using namespace math;\n"
       "  sum = minimum(sum, 1.f) + maximum(sum, 2.f) + clamp(sum, 0.f, 1.f) + select(truth(sum < 1.f), sum, 0.f) + "
       "sigmoid(sum) +\n"
       "        round_bf16(sum) + round_f16(sum) + round_e4m3(sum) + round_e5m2(sum);\n"
       "  *reinterpret_cast<float*>(out) = sum;\n}\n";
-  const auto outcome = nvrtc()->compile(request_of(source));
-  if (!outcome) FAIL(outcome.error().message);
-  CHECK(outcome->entries.at(0).name == "everything");
+  // Accumulators are kernels of their own, which another thread compiles.
+  const std::vector<std::string> sources = {source, accumulators + "  *out = sum;\n}\n"};
+  const auto outcomes = compile_all({request_of(sources[0]), request_of(sources[1])});
+  for (size_t i = 0; i < sources.size(); ++i) {
+    INFO(sources[i]);
+    if (!*outcomes[i]) FAIL((*outcomes[i]).error().message);
+    CHECK((*outcomes[i])->entries.at(0).name == (i == 0 ? "everything" : "accumulators"));
+  }
 }

@@ -1,4 +1,5 @@
-// Two hundred random specs go from text to CUDA text under every schedule, and the same way twice.
+// Three hundred random specs go from text to CUDA text under every schedule, and the same way twice.
+#include <algorithm>
 #include <map>
 
 #include "compiler/codegen/emit_kernel.h"
@@ -8,15 +9,51 @@
 using namespace epifuse;
 using namespace epifuse::test;
 
+namespace {
+
+constexpr uint64_t seeds = 300;
+// Of these, so many in a hundred may be refused, by the name of what is not lowered yet.
+constexpr size_t refused_percent = 8;
+
+// What the specs cover between them, by name, and how often.
+void count_parts(const lowering::KernelPlan& plan, std::map<std::string, int>& seen) {
+  if (plan.gemm.nodes.empty()) {
+    ++seen["no gemm"];
+    return;
+  }
+  ++seen[std::string(lowering::form_name(plan.gemm.form))];
+  if (plan.gemm.parts == 2) ++seen["deal " + std::string(lowering::deal_name(plan.deal))];
+  if (plan.gemm.weights == 2) ++seen["two weights"];
+  if (plan.gemm.segments == 2) ++seen["sum of two gemms"];
+  if (plan.checked_pairs) ++seen["checked pairs"];
+  if (plan.places.size() > 1) ++seen["aligned place"];
+  for (const lowering::EpilogueInput& in : plan.epilogue.inputs)
+    ++seen["broadcast " + std::to_string(static_cast<int>(in.broadcast)) + (in.doubled ? " doubled" : "")];
+  for (const lowering::Sink& sink : plan.epilogue.sinks) {
+    ++seen[std::string(lowering::sink_name(sink.kind)) + (sink.values.size() == 2 ? " doubled" : "")];
+    if (sink.accumulate) ++seen["added to"];
+  }
+  for (const lowering::EpilogueNode& node : plan.epilogue.nodes)
+    if (node.kind == lowering::EpilogueNode::Kind::map) ++seen["op " + std::string(ir::op_info(node.op).name)];
+}
+
+}  // namespace
+
 TEST_CASE("random specs are parsed, resolved, lowered, planned and emitted") {
-  std::map<std::string, int> seen;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  std::map<std::string, int> seen, refusals;
+  for (uint64_t seed = 0; seed < seeds; ++seed) {
     const RandomSpec spec = random_spec(seed);
     INFO(spec.describe());
     CHECK(spec.text == random_spec(seed).text);
     const LoweredText result = lower_text(spec.text, "", spec.left_out);
     INFO(result.diagnostics.print());
-    REQUIRE(!result.lowered.plans.empty());
+    if (result.lowered.plans.empty()) {
+      REQUIRE(!result.diagnostics.all().empty());
+      for (const Diagnostic& one : result.diagnostics.all())
+        CHECK(one.message.find("not lowered yet") != std::string::npos);
+      ++refusals[result.diagnostics.all().front().message];
+      continue;
+    }
     CHECK(result.diagnostics.all().empty());
     const LoweredText again = lower_text(spec.text, "", spec.left_out);
     REQUIRE(again.lowered.plans.size() == result.lowered.plans.size());
@@ -27,26 +64,38 @@ TEST_CASE("random specs are parsed, resolved, lowered, planned and emitted") {
       CHECK(cuda.find("kernel_random_" + std::to_string(seed)) != std::string::npos);
       CHECK(cuda == codegen::emit_kernel(again.lowered.graph, again.lowered.plans[i]));
     }
-    // What the two hundred cover between them.
-    const lowering::KernelPlan& plan = result.lowered.plans.front();
-    ++seen[std::string(lowering::form_name(plan.gemm.form))];
-    if (plan.gemm.parts == 2) ++seen["deal " + std::string(lowering::deal_name(plan.deal))];
-    if (plan.checked_pairs) ++seen["checked pairs"];
-    if (plan.places.size() > 1) ++seen["aligned place"];
-    for (const lowering::EpilogueInput& in : plan.epilogue.inputs)
-      ++seen["broadcast " + std::to_string(static_cast<int>(in.broadcast)) + (in.doubled ? " doubled" : "")];
-    for (const lowering::Sink& sink : plan.epilogue.sinks)
-      ++seen[std::string(lowering::sink_name(sink.kind)) + (sink.values.size() == 2 ? " doubled" : "")];
-    for (const lowering::EpilogueNode& node : plan.epilogue.nodes)
-      if (node.kind == lowering::EpilogueNode::Kind::map) ++seen["op " + std::string(ir::op_info(node.op).name)];
+    count_parts(result.lowered.plans.front(), seen);
   }
   std::string missing;
   auto need = [&](const std::string& what) {
     if (seen[what] < 3) missing += what + "; ";
   };
-  for (const char* what : {"dense", "ragged_rows", "deal halves", "deal alternating", "deal eights", "deal blocks",
-                           "deal pieces", "checked pairs", "aligned place", "rows", "transposed", "mx_rows",
-                           "mx_transposed", "rows doubled", "transposed doubled", "mx_rows doubled"})
+  for (const char* what : {"dense",
+                           "ragged_rows",
+                           "batched",
+                           "ragged_depth",
+                           "no gemm",
+                           "two weights",
+                           "sum of two gemms",
+                           "deal halves",
+                           "deal alternating",
+                           "deal eights",
+                           "deal blocks",
+                           "deal pieces",
+                           "checked pairs",
+                           "aligned place",
+                           "rows",
+                           "transposed",
+                           "mx_rows",
+                           "mx_transposed",
+                           "reduce_rows",
+                           "reduce_columns",
+                           "reduce_tiles",
+                           "added to",
+                           "rows doubled",
+                           "transposed doubled",
+                           "mx_rows doubled",
+                           "reduce_columns doubled"})
     need(what);
   for (int broadcast = 0; broadcast < 5; ++broadcast) need("broadcast " + std::to_string(broadcast));
   need("broadcast 3 doubled");
@@ -56,4 +105,12 @@ TEST_CASE("random specs are parsed, resolved, lowered, planned and emitted") {
 #include "compiler/ir/ops.def"
 #undef EPIFUSE_OP
   CHECK(missing == "");
+  size_t refused = 0;
+  std::string reasons;
+  for (const auto& [reason, count] : refusals) {
+    refused += static_cast<size_t>(count);
+    reasons += std::to_string(count) + " times: " + reason + "\n";
+  }
+  INFO(reasons);
+  CHECK(refused * 100 <= refused_percent * seeds);
 }

@@ -28,11 +28,20 @@ constexpr NamedStage stages[] = {
 
 const std::string source = EPIFUSE_SOURCE_DIR;
 
-// "moe_fc1_swiglu", …: the files of specs/, sorted.
+std::string read(const std::string& path) {
+  const Result<std::string> text = real_file_system().read(path);
+  return text ? *text : "";
+}
+
+// "moe_fc1_swiglu", …: the files of specs/ that have one kernel, sorted. The training steps have a dozen each, which
+// repeat each other.
 std::vector<std::string> spec_names() {
   std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(source + "/specs"))
-    if (entry.path().extension() == ".epi") names.push_back(entry.path().stem().string());
+  for (const fs::directory_entry& entry : fs::directory_iterator(source + "/specs")) {
+    if (entry.path().extension() != ".epi") continue;
+    const std::string text = read(entry.path().string());
+    if (text.find("\nkernel ") == text.rfind("\nkernel ")) names.push_back(entry.path().stem().string());
+  }
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -51,11 +60,6 @@ std::string emit(Stage stage, const std::string& path) {
   INFO(diagnostics.print());
   REQUIRE(text);
   return *text;
-}
-
-std::string read(const std::string& path) {
-  const Result<std::string> text = real_file_system().read(path);
-  return text ? *text : "";
 }
 
 // Where two texts part, which a reader wants to see rather than both texts whole.

@@ -220,6 +220,69 @@ TEST_CASE("a code one step beyond its interval") {
   }
 }
 
+TEST_CASE("differences are counted by group, and in steps") {
+  const Kernel kernel(true);
+  Buffers stored = kernel.device(true);
+  const auto judged = [&](const char* output) {
+    const Result<Reference> reference = Reference::make(kernel.g.graph, kernel.buffers, {}, *kernel.gemm);
+    REQUIRE(reference);
+    for (const ir::Output& o : kernel.g.graph.outputs)
+      if (o.tensor.name == output) return *judge(*reference, o, stored);
+    FAIL("no such output");
+    return Verdict();
+  };
+  // One code beside the right one in group 0, and one far away in group 2.
+  HostTensor& y = stored.at("y");
+  store_code(y, 5, load_code(y, 5) ^ 1);
+  store_code(y, 40 * width + 7, load_code(y, 40 * width + 7) ^ 0x40);
+  const Verdict verdict = judged("y");
+  CHECK(!verdict.ok);
+  CHECK(verdict.different == 2);
+  CHECK(verdict.one_step == 1);
+  CHECK(verdict.more_steps == 1);
+  REQUIRE(verdict.groups.size() == 2);  // the empty one has no elements
+  CHECK(verdict.groups[0].group == 0);
+  CHECK(verdict.groups[0].one_step == 1);
+  CHECK(verdict.groups[0].outside == 1);
+  CHECK(verdict.groups[0].worst.place == std::vector<std::pair<std::string, int64_t>>{{"M", 0}, {"I", 5}});
+  CHECK(verdict.groups[1].group == 2);
+  CHECK(verdict.groups[1].more_steps == 1);
+  CHECK(verdict.groups[0].elements + verdict.groups[1].elements == verdict.elements);
+  CHECK(verdict.print().find("group 2: 1 of") != std::string::npos);
+  const auto json = nlohmann::json::parse(verdict.to_json());
+  CHECK(json["groups"][1]["more_steps"] == 1);
+  CHECK(json["one_step"] == 1);
+}
+
+TEST_CASE("the norm of a sum's error is held against what was added") {
+  // Terms that cancel: an error of one part in 10^4 of them is far inside every interval of a sum so long.
+  GraphBuilder g;
+  g.dim("N", 8), g.dim("L", 40000);
+  const Value x = g.in("x", "f32", "N, L");
+  g.out("s", "f32", "N", x, ir::Reduction::sum);
+  Buffers buffers;
+  buffers["x"] = normal_tensor(Storage::f32, {8, 40000}, 3);
+  const std::unique_ptr<GemmProvider> gemm = cpu_gemm();
+  const Result<Reference> reference = Reference::make(g.graph, buffers, {}, *gemm);
+  REQUIRE(reference);
+  Buffers stored = *run(g.graph, buffers);
+  CHECK(judge(*reference, g.graph.outputs[0], stored)->ok);
+  const auto with_error = [&](double relative) {
+    Buffers wrong = stored;
+    for (int64_t i = 0; i < 8; ++i) {
+      double magnitude = 0;
+      for (int64_t l = 0; l < 40000; ++l) magnitude += std::fabs(load_one(buffers.at("x"), i * 40000 + l));
+      store_one(wrong.at("s"), i, load_one(stored.at("s"), i) + relative * magnitude);
+    }
+    return *judge(*reference, g.graph.outputs[0], wrong);
+  };
+  CHECK(with_error(5e-6).ok);
+  const Verdict wrong = with_error(2e-5);
+  CHECK(!wrong.ok);
+  CHECK(wrong.outside == 0);
+  CHECK(wrong.norms_exceeded > 0);
+}
+
 TEST_CASE("a wrong scale, with and without codes that follow it") {
   const Kernel kernel(false);
   const Buffers stored = kernel.device(false);

@@ -284,6 +284,57 @@ TEST_CASE("aligned groups and slots say where rows start") {
   }
 }
 
+TEST_CASE("a value over fewer names than its output is stored along all of them") {
+  GraphBuilder g;
+  g.dim("E", 2), g.dim("N", 200), g.dim("K", 3);
+  g.group("M", "E");
+  const Value half = g.number(0.5);
+  const Value s = g.in("s", "f32", "E"), row = g.in("row", "f32", "M"), column = g.in("column", "f32", "N");
+  g.out("number", "bf16", "N, K", half);
+  g.out("rows", "f32", "M, N", row);
+  g.out("columns", "f32", "M, N", column);
+  g.out("transposed", "f32", "N, M", column);
+  g.out("groups", "f32", "M", s + half);
+  g.out("quantised", "mxfp8", "M, N", half);
+  Buffers buffers;
+  buffers["M.ends"] = tensor_of(Storage::i32, {2}, {1, 3});
+  buffers["s"] = tensor_of(Storage::f32, {2}, {1, 2});
+  buffers["row"] = tensor_of(Storage::f32, {4}, {5, 6, 7, 8});
+  buffers["column"] = tensor_by(Storage::f32, {200}, [](int64_t i) { return static_cast<double>(i); });
+  const Buffers out = run_poisoned(g.graph, buffers, 0x40);
+  const double poison = std::bit_cast<float>(0x40404040);
+  CHECK(values_of(out.at("number")) == std::vector<double>(200 * 3, 0.5));
+  CHECK(values_of(out.at("groups")) == std::vector<double>{1.5, 2.5, 2.5, poison});
+  const std::vector<double> rows = values_of(out.at("rows")), columns = values_of(out.at("columns")),
+                            transposed = values_of(out.at("transposed"));
+  for (int64_t m = 0; m < 4; ++m)
+    for (int64_t n = 0; n < 200; ++n) {
+      CHECK(rows[m * 200 + n] == (m == 3 ? poison : 5.0 + static_cast<double>(m)));
+      CHECK(columns[m * 200 + n] == (m == 3 ? poison : static_cast<double>(n)));
+      CHECK(transposed[n * 4 + m] == (m == 3 ? poison : static_cast<double>(n)));
+    }
+  // 0.5 is 2^8 times 2^-9: the scale's exponent is 127 - 9, for a largest code of 448.
+  for (int64_t i = 0; i < 3 * 200; ++i) CHECK(decode(Storage::e4m3, out.at("quantised").bytes[i]) == 256);
+  for (int64_t i = 0; i < 3 * 7; ++i) CHECK(out.at("quantised.scale").bytes[i] == 118);
+}
+
+TEST_CASE("a gather from a tensor without rows reads zeros") {
+  GraphBuilder g;
+  g.dyn("S"), g.dyn("T"), g.dim("N", 3), g.dim("K", 8);
+  const Value x = g.in("x", "f32", "T, N"), index = g.in("index", "i32", "S");
+  const Value a = g.in("a", "bf16", "T, K"), b = g.in("b", "bf16", "N, K");
+  g.out("y", "f32", "S, N", g.gather(x, index, "T") + g.number(1));
+  g.out("h", "f32", "S, N", g.gemm(g.gather(a, index, "T"), b, "K"));
+  Buffers buffers;
+  buffers["x"] = interpreter::make_tensor(Storage::f32, {0, 3});
+  buffers["a"] = interpreter::make_tensor(Storage::bf16, {0, 8});
+  buffers["b"] = tensor_by(Storage::bf16, {3, 8}, [](int64_t) { return 1.0; });
+  buffers["index"] = tensor_of(Storage::i32, {4}, {0, -1, 5, 1});
+  const Buffers out = run_poisoned(g.graph, buffers);
+  CHECK(values_of(out.at("y")) == std::vector<double>(12, 1.0));
+  CHECK(values_of(out.at("h")) == std::vector<double>(12, 0.0));
+}
+
 TEST_CASE("a value used twice at each of many steps takes no longer than its steps") {
   GraphBuilder g;
   g.dim("N", 4);

@@ -120,6 +120,42 @@ TEST_CASE("mistakes in a spec come with their place") {
   CHECK(contains(last_error(), "Q"));
 }
 
+TEST_CASE("an unfused kernel has the buffers of the fused one", "[nvrtc]") {
+  const ScratchDirectory scratch;
+  Engine engine(scratch / "cache");
+  epifuse_kernel_options options = kernel_options();
+  epifuse_kernel *fused = nullptr, *unfused = nullptr;
+  if (CALL(epifuse_kernel_load)(engine.handle, &options, &fused) == EPIFUSE_ERROR_MACHINE) {
+    WARN("skipped: " << last_error());
+    return;
+  }
+  options.unfused = 1;
+  INFO(last_error());
+  REQUIRE(CALL(epifuse_kernel_load)(engine.handle, &options, &unfused) == EPIFUSE_OK);
+  const auto info = nlohmann::json::parse(CALL(epifuse_kernel_info)(unfused));
+  CHECK(info.at("unfused") == true);
+  CHECK(info.at("workspace_bytes").is_null());
+  // The product and its quantisation.
+  CHECK(info.at("stages").size() == 2);
+  CHECK(info.at("toolchain_calls") == 2);
+  REQUIRE(CALL(epifuse_kernel_buffer_count)(unfused) == CALL(epifuse_kernel_buffer_count)(fused));
+  for (size_t i = 0; i < CALL(epifuse_kernel_buffer_count)(fused); ++i) {
+    epifuse_buffer_info one{}, other{};
+    one.size = other.size = sizeof one;
+    REQUIRE(CALL(epifuse_kernel_buffer)(fused, i, &one) == EPIFUSE_OK);
+    REQUIRE(CALL(epifuse_kernel_buffer)(unfused, i, &other) == EPIFUSE_OK);
+    CHECK(std::string(one.name) == other.name);
+    CHECK(std::string(one.storage) == other.storage);
+    CHECK(one.rank == other.rank);
+  }
+  // A caller that was built before the option was there asks for none of it.
+  options.size = offsetof(epifuse_kernel_options, unfused);
+  epifuse_kernel* older = nullptr;
+  REQUIRE(CALL(epifuse_kernel_load)(engine.handle, &options, &older) == EPIFUSE_OK);
+  CHECK_FALSE(nlohmann::json::parse(CALL(epifuse_kernel_info)(older)).contains("unfused"));
+  for (epifuse_kernel* kernel : {fused, unfused, older}) CALL(epifuse_kernel_destroy)(kernel);
+}
+
 TEST_CASE("an error is its thread's own") {
   CHECK(CALL(epifuse_launch)(nullptr, nullptr, 0) == EPIFUSE_ERROR_USAGE);
   std::string other = "not run";
@@ -165,6 +201,7 @@ TEST_CASE("a kernel is compiled, described, and found by the next engine", "[nvr
     CHECK((info.at("toolchain_calls") == 0) == warm);
     CHECK((CALL(epifuse_engine_toolchain_calls)(engine.handle) == 0) == warm);
     CHECK(info.at("registers") > 0);
+    CHECK(info.at("workspace_bytes") == 0);
 
     CHECK(CALL(epifuse_kernel_buffer_count)(kernel) == 5);
     std::set<std::string> shapes;  // in any order
@@ -176,6 +213,7 @@ TEST_CASE("a kernel is compiled, described, and found by the next engine", "[nvr
       for (int32_t axis = 0; axis < buffer.rank; ++axis) shape += std::string(" ") + buffer.extents[axis];
       shapes.insert(shape);
       CHECK(buffer.alignment >= 1);
+      CHECK(buffer.pointer_axes == 0);
     }
     CHECK(shapes == std::set<std::string>{"group_sizes M.ends i32 E", "input x bf16 M K", "input w bf16 E N K",
                                           "output y e4m3 M N", "output y.scale e8m0 M ceil_div(N, 32)"});
@@ -184,6 +222,7 @@ TEST_CASE("a kernel is compiled, described, and found by the next engine", "[nvr
     REQUIRE(CALL(epifuse_kernel_buffer)(kernel, 0, &old) == EPIFUSE_OK);
     CHECK(old.name != nullptr);
     CHECK(old.storage == nullptr);
+    CHECK(old.pointer_axes == 0);
     CHECK(CALL(epifuse_kernel_buffer)(kernel, 5, &old) == EPIFUSE_ERROR_USAGE);
 
     epifuse_arguments arguments{};

@@ -43,6 +43,29 @@ class Test(unittest.TestCase):
         self.assertEqual(set(kernel.buffers), {"M.ends", "x", "w", "y"})
         self.assertEqual(kernel.buffers["w"]["extents"], ["E", "N", "K"])
         self.assertEqual(kernel.buffers["y"]["role"], "output")
+        self.assertEqual(kernel.buffers["w"]["pointer_axes"], 0)
+        self.assertEqual(kernel.info["workspace_bytes"], 0)
+
+    def test_buffers_behind_an_array_of_pointers_look_like_one_tensor(self):
+        array = epifuse.Tensor(4096, (3,))
+        buffers = [epifuse.Tensor(1 << 20 | e << 16, (8, 64), (72, 1)) for e in range(3)]
+        made = epifuse.Tensor.of_buffers(buffers, array)
+        self.assertEqual((made.pointer, made.shape, made.strides), (4096, (3, 8, 64), (0, 72, 1)))
+        self.assertEqual(epifuse.Tensor.of_buffers([epifuse.Tensor(256, (8, 64))], array).strides, None)
+        with self.assertRaises(ValueError):
+            epifuse.Tensor.of_buffers([*buffers, epifuse.Tensor(256, (8, 64))], array)
+
+    def test_an_unfused_kernel_is_bound_as_the_fused_one_is(self):
+        kernel, fused = self.load(unfused=True), self.load()
+        self.assertIs(kernel.info["unfused"], True)
+        self.assertGreater(len(kernel.info["stages"]), 1)
+        self.assertEqual(kernel.info["dims"], fused.info["dims"])
+        names = {name: (buffer["storage"], buffer["role"], buffer["extents"]) for name, buffer in kernel.buffers.items()}
+        self.assertEqual(names, {name: (buffer["storage"], buffer["role"], buffer["extents"])
+                                 for name, buffer in fused.buffers.items()})
+        with self.assertRaises(epifuse.EpifuseError) as caught:
+            self.load(unfused=True, schedule="pingpong 128x128")
+        self.assertEqual(caught.exception.status, 1)
 
     def test_errors_are_exceptions(self):
         with self.assertRaises(epifuse.EpifuseError) as caught:

@@ -17,7 +17,7 @@ namespace epifuse::test {
 
 class PretendGpu {
  public:
-  // Bytes in "device memory", by the buffer's name.
+  // Bytes in "device memory", by the buffer's name; what lies in the workspace by the name of the field.
   using Outputs = std::map<std::string, uint8_t*>;
 
   PretendGpu() {
@@ -50,8 +50,11 @@ class PretendGpu {
       ::munmap(reinterpret_cast<void*>(pointer), bytes);
       return cuda::Code::success;
     };
-    table->launch_kernel_ex = [](const cuda::LaunchConfig*, cuda::Function, void** arguments, void**) {
+    table->launch_kernel_ex = [](const cuda::LaunchConfig* config, cuda::Function function, void** arguments, void**) {
       PretendGpu& gpu = *state();
+      const cuda::Code code = gpu.driver_.table()->launch_kernel_ex(config, function, arguments, nullptr);
+      if (code != cuda::Code::success) return code;
+      gpu.entry = gpu.driver_.launches.back().entry;
       gpu.kernel(gpu.launches++, gpu.outputs(static_cast<const std::byte*>(arguments[0])));
       return cuda::Code::success;
     };
@@ -64,7 +67,9 @@ class PretendGpu {
   // The kernel that will be loaded.
   void expect(const LaunchRecipe& recipe) {
     recipe_ = recipe;
-    driver_.entries = {{recipe.steps.at(0).entry, recipe.steps.at(0).parameter_bytes}};
+    driver_.entries.clear();
+    for (const RecipeStep& step : recipe.steps)
+      if (step.kind == RecipeStep::Kind::launch) driver_.entries[step.entry] = step.parameter_bytes;
   }
 
  private:
@@ -74,6 +79,7 @@ class PretendGpu {
   runtime::DevicePtr device;
   std::function<void(int launch, const Outputs&)> kernel;  // counts from 0
   int launches = 0;
+  std::string entry;  // that is being launched
 
  private:
   static constexpr size_t page = 4096;
@@ -84,11 +90,14 @@ class PretendGpu {
 
   Outputs outputs(const std::byte* parameters) const {
     Outputs found;
-    for (const ParameterField& field : recipe_.steps.at(0).fields) {
-      if (field.kind != FieldKind::address || field.tensor.empty()) continue;
-      uint8_t* address = nullptr;
-      std::memcpy(&address, parameters + field.offset, sizeof address);
-      found[field.tensor] = address;
+    for (const RecipeStep& step : recipe_.steps) {
+      if (step.kind != RecipeStep::Kind::launch || step.entry != entry) continue;
+      for (const ParameterField& field : step.fields) {
+        if (field.kind != FieldKind::address || field.tensor.empty()) continue;
+        uint8_t* address = nullptr;
+        std::memcpy(&address, parameters + field.offset, sizeof address);
+        found[field.tensor == workspace_name ? field.name : field.tensor] = address;
+      }
     }
     return found;
   }

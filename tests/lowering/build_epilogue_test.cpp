@@ -1,8 +1,11 @@
 // From values over tensors to scalar values, inputs and sinks.
 #include "compiler/lowering/build_epilogue.h"
 
+#include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "compiler/lowering/value_clusters.h"
 #include "tests/lowering/lowering_support.h"
 
 using namespace epifuse;
@@ -22,6 +25,16 @@ std::string lines(const LoweredText& result, const std::vector<std::string>& wor
     for (const std::string& word : words)
       if (line.starts_with(word + " ")) picked += line + "\n";
   return picked;
+}
+
+// "mx_rows 0 x2; …": kind, place and number of values of each sink.
+std::string sinks(const lowering::KernelPlan& plan) {
+  std::string text;
+  for (const lowering::Sink& sink : plan.epilogue.sinks)
+    text += fmt::format("{} {} x{}{}{}{}; ", lowering::sink_name(sink.kind), sink.place, sink.values.size(),
+                        sink.per_group ? " of a group" : "", sink.accumulate ? " +=" : "",
+                        sink.pointers ? " pointers" : "");
+  return text;
 }
 
 // The first refusal of a kernel.
@@ -108,25 +121,161 @@ TEST_CASE("what an epilogue cannot do yet is refused at the tensor") {
         "r: an epilogue input of shape [N, M] is not lowered yet");
   CHECK(refusal(ragged_spec("in r : bf16[P, N]\nout y : bf16[M, N] = gemm(x, w) + r", dims, aligned)) ==
         "r: an epilogue input of shape [P, N] is not lowered yet");
-  CHECK(refusal(ragged_spec("in b : bf16[E][N]\nout y : bf16[M, N] = gemm(x, w) + b")) ==
-        "b: an epilogue input of one buffer for each group is not lowered yet");
+  CHECK(refusal("kernel test {\n dim B = 2, S = 64, N = 64, K = 64\n in x : bf16[B, S, K]\n in w : bf16[B, N, K]\n"
+                " in r : bf16[B][S, N]\n out y : bf16[B, S, N] = gemm(x, w) + r\n}") ==
+        "r: an epilogue input of one buffer for each group is not lowered yet");
+  CHECK(refusal("kernel test {\n dyn B, S\n dim N = 64, K = 64\n in x : bf16[B, S, K]\n in w : bf16[B, N, K]\n"
+                " in r : bf16[S, N]\n out y : bf16[B, S, N] = gemm(x, w) + r\n}") ==
+        "r: an epilogue input of shape [S, N] is not lowered yet");
   CHECK(refusal(ragged_spec("out y : fp8_1x128[M, N] = gemm(x, w)")) ==
         "y: an output of type fp8_1x128 is not lowered yet");
   CHECK(refusal(ragged_spec("out y : mxfp8(layout = blocked_128x4)[M, N] = gemm(x, w)")) ==
         "y: an output of type mxfp8(layout = blocked_128x4) is not lowered yet");
   CHECK(refusal(ragged_spec("out y : mxfp8(rule = floor)[M, N] = gemm(x, w)")) ==
         "y: an output of type mxfp8(rule = floor) is not lowered yet");
-  CHECK(refusal(
-            halved_spec("h = gemm(x, w)\nf, s = split(h, 8)\nout p : mxfp8[M, 2*I] = h\nout y : bf16[M, I] = f * s")) ==
-        "p: blocks of 32 over columns dealt out in pieces of 8 is not lowered yet");
-  CHECK(refusal(
-            halved_spec("h = gemm(x, w)\nf, s = split(h, 1)\nout p : bf16[2*I, M] = h\nout y : bf16[M, I] = f * s")) ==
-        "p: a transposed output of alternating columns is not lowered yet");
+  for (const int piece : {16, 48})
+    CHECK(refusal(halved_spec(
+              fmt::format("h = gemm(x, w)\nf, s = split(h, {})\nout p : mxfp8[M, 2*I] = h\nout y : bf16[M, I] = f * s",
+                          piece),
+              "E = 2, K = 64, I = 96")) ==
+          fmt::format("p: blocks of 32 over columns dealt out in pieces of {} is not lowered yet", piece));
   CHECK(refusal(halved_spec("h = gemm(x, w)\nf, s = split(h)\nout p : mxfp8[M, 2*I] = h\nout y : bf16[M, I] = f * s",
                             "E = 2, K = 64, I = 40")) ==
         "p: blocks of 32 that lie across both halves is not lowered yet");
   for (const int piece : {1, 8})
     CHECK(refusal(halved_spec(fmt::format(
-              "in r : bf16[M, 2*I]\nf, s = split(gemm(x, w) + r, {})\nout y : bf16[M, I] = f * s", piece))) ==
-          fmt::format("r: a full-tile input over columns dealt out in pieces of {} is not lowered yet", piece));
+              "in r : f32[M, 2*I]\nf, s = split(gemm(x, w) + r, {})\nout y : bf16[M, I] = f * s", piece))) ==
+          fmt::format("r: a full-tile input of type f32 over columns dealt out in pieces of {} is not lowered yet",
+                      piece));
+  CHECK(refusal(halved_spec("in r : bf16[M, 2*I]\nf, s = split(gemm(x, w) + r, 16)\nout y : bf16[M, I] = f * s")) ==
+        "r: a full-tile input of type bf16 over columns dealt out in pieces of 16 is not lowered yet");
+  CHECK(refusal(ragged_spec("in q : f32[M]\nout y : bf16[M, N] = gemm(x, w)\nout s : f32 = sum(q)")) ==
+        "s: a reduction of what does not lie over the rows and columns of gemm is not lowered yet");
+}
+
+TEST_CASE("the backward of a gated activation: columns of the gemm, inputs and outputs twice as wide") {
+  for (const int64_t piece : {0, 1, 8, 32, 64}) {
+    INFO(piece);
+    const std::string deal = piece == 0 ? "" : fmt::format(", {}", piece);
+    const LoweredText result = lower_text(backward_spec(deal));
+    CHECK(lines(result, {"gemm", "place", "load"}) ==
+          "gemm ragged_rows bf16: rows M, columns I, contracts K, groups E\nplace 0 M align 1\nplace 1 P align 128\n"
+          "load prob as row\nload pre as tile, part 1\nload pre as tile, part 0\n");
+    const lowering::KernelPlan& plan = result.plan();
+    CHECK(plan.gemm.parts == 1);
+    CHECK(plan.gemm.piece == piece);
+    // One accumulator, both halves of the input, and the gradient of each half.
+    const lowering::Sink& rows = plan.epilogue.sinks[0];
+    REQUIRE(rows.values.size() == 2);
+    CHECK(rows.values[0] != rows.values[1]);
+    CHECK(sinks(plan) == "mx_rows 0 x2; mx_transposed 1 x2; reduce_rows 0 x1; reduce_columns 0 x2 of a group; ");
+    CHECK(std::count_if(plan.epilogue.nodes.begin(), plan.epilogue.nodes.end(), [](const lowering::EpilogueNode& node) {
+            return node.kind == lowering::EpilogueNode::Kind::accumulator;
+          }) == 1);
+    // What alternates by less than a block comes in one box of both halves.
+    CHECK(plan.slot_bytes == 2 * 128 * 32 * 2);
+    const auto boxes =
+        std::count_if(plan.epilogue.inputs.begin(), plan.epilogue.inputs.end(),
+                      [&](const EpilogueInput& in) { return in.broadcast == Broadcast::tile && plan.brings_box(in); });
+    CHECK(boxes == (piece == 1 || piece == 8 ? 1 : 2));
+  }
+}
+
+TEST_CASE("a half of a join may be a number") {
+  // The activation ignores one half, whose gradient is 0.
+  for (const int ignored : {0, 1}) {
+    const char* used = ignored == 0 ? "s" : "f";
+    const LoweredText result = lower_text(ragged_spec(fmt::format(
+        "in p : bf16[M, 2*N]\nf, s = split(p)\nd = grad({0} * {0}, gemm(x, w), p)\nout y : bf16[M, 2*N] = d", used)));
+    const lowering::KernelPlan& plan = result.plan();
+    REQUIRE(sinks(plan) == "rows 0 x2; ");
+    const auto half = [&](int part) -> const lowering::EpilogueNode& {
+      return plan.epilogue.nodes[static_cast<size_t>(plan.epilogue.sinks[0].values[static_cast<size_t>(part)])];
+    };
+    CHECK(half(1 - ignored).kind == lowering::EpilogueNode::Kind::map);
+    CHECK(half(ignored).kind == lowering::EpilogueNode::Kind::number);
+    CHECK(half(ignored).number == 0);
+  }
+}
+
+TEST_CASE("both results of two weights, and their join") {
+  const LoweredText result = lower_text(
+      "kernel test {\n dim E = 2, K = 64, I = 64\n group M by E\n in x : bf16[M, K]\n in v : bf16[E, I, K]\n"
+      " in w : bf16[E, I, K]\n in b : bf16[E, 2*I]\n a = gemm(x, v)\n c = gemm(x, w)\n h = join(a, c) + b\n"
+      " f, s = split(h)\n out h : bf16[M, 2*I] = h\n out y : bf16[M, I] = f * s\n}");
+  CHECK(lines(result, {"value", "sink"}) ==
+        "value %0 = accumulator part 0\nvalue %1 = input b part 0\nvalue %2 = add %0 %1\n"
+        "value %3 = accumulator part 1\nvalue %4 = input b part 1\nvalue %5 = add %3 %4\nvalue %6 = mul %2 %5\n"
+        "sink rows h bf16 place 0 from %2 %5\nsink rows y bf16 place 0 from %6\n");
+}
+
+TEST_CASE("the sum of two gemms is one accumulator") {
+  const LoweredText result = lower_text(
+      ragged_spec("in z : bf16[M, K]\nin v : bf16[E, N, K]\nh = gemm(x, w) + gemm(z, v)\nout y : bf16[M, N] = 2 * h"));
+  CHECK(lines(result, {"value"}) == "value %0 = number 2\nvalue %1 = accumulator part 0\nvalue %2 = mul %0 %1\n");
+}
+
+TEST_CASE("every way a value is reduced") {
+  const LoweredText result = lower_text(ragged_spec(
+      "v = gemm(x, w)\nout a : f32[M] = sum(v)\nout b : f32[P] = amax(v)\nout c : f32[N] = sum(v)\n"
+      "out d : f32[E, N] += sum(v)\nout e : f32 = amax(v)\nout f : f32[E] = amax(v)\nout g : f32[E][N] += sum(v)",
+      "E = 3, K = 64, N = 128", "group M by E\n group P = M align 128"));
+  CHECK(
+      sinks(result.plan()) ==
+      "reduce_rows 0 x1; reduce_rows 1 x1; reduce_columns 0 x1; reduce_columns 0 x1 of a group +=; reduce_tiles 0 x1; "
+      "reduce_tiles 0 x1 of a group; reduce_columns 0 x1 of a group += pointers; ");
+  const LoweredText batched = lower_text(
+      "kernel test {\n dyn B, S\n dim N = 64, K = 64\n in x : bf16[B, S, K]\n in w : bf16[B, N, K]\n v = gemm(x, w)\n"
+      " out a : f32[B, S] = sum(v)\n out b : f32[B, N] = sum(v)\n out c : f32[B] = amax(v)\n}");
+  CHECK(sinks(batched.plan()) ==
+        "reduce_rows 0 x1 of a group; reduce_columns 0 x1 of a group; reduce_tiles 0 x1 of a group; ");
+}
+
+TEST_CASE("transposed outputs of batches, and buffers of their own, count rows from 0") {
+  const LoweredText batched = lower_text(
+      "kernel test {\n dyn B, S\n dim N = 64, K = 64\n in x : bf16[B, S, K]\n in w : bf16[B, N, K]\n v = gemm(x, w)\n"
+      " out a : bf16[B, S, N] = v\n out b : bf16[B, N, S] = v\n}");
+  CHECK(sinks(batched.plan()) == "rows 0 x1; transposed 1 x1; ");
+  REQUIRE(batched.plan().places.size() == 2);
+  CHECK(!batched.plan().places[0].local);
+  CHECK(batched.plan().places[1].local);
+  const LoweredText wgrad = lower_text(
+      "kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in g : bf16[M, N]\n in x : bf16[M, K]\n"
+      " v = gemm(g, x)\n out a : f32[E, N, K] += v\n out b : f32[E][N, K] += v\n out c : bf16[E, K, N] = v\n}");
+  CHECK(sinks(wgrad.plan()) == "rows 0 x1 +=; rows 1 x1 += pointers; transposed 1 x1; ");
+  REQUIRE(wgrad.plan().places.size() == 2);
+  CHECK(wgrad.plan().places[1].local);
+}
+
+TEST_CASE("rows that are called like doubled columns are rows") {
+  const LoweredText result = lower_text(
+      "kernel test {\n dim E = 2, I = 64\n group M by E\n in g : bf16[M, 2*I]\n in x : bf16[M, I]\n"
+      " out w : f32[E, 2*I, I] += gemm(g, x)\n}");
+  CHECK(sinks(result.plan()) == "rows 0 x1 +=; ");
+}
+
+TEST_CASE("values that share operations are computed together, others where they are stored") {
+  auto clusters = [](const std::string& body) {
+    const LoweredText result = lower_text(ragged_spec(body));
+    std::string text;
+    for (const lowering::ValueCluster& cluster : lowering::value_clusters(result.plan().epilogue)) {
+      text += fmt::format("[{}]{} ", fmt::join(cluster.roots, " "),
+                          cluster.at_once(result.plan().epilogue) ? " at once" : "");
+      for (const lowering::SinkGroup& group : cluster.groups)
+        text += fmt::format("({}: {}) ", fmt::join(group.values, " "), group.sinks.size());
+    }
+    return text;
+  };
+  const std::string h = "h = gemm(x, w)\n";
+  CHECK(clusters(h + "out a : bf16[M, N] = h\nout b : f32[M, N] = h") == "[0] (0: 2) ");
+  CHECK(clusters(h + "out a : bf16[M, N] = exp(h)\nout b : f32[M, N] = tanh(h)") == "[1] (1: 1) [2] (2: 1) ");
+  // One value is an argument of the other.
+  CHECK(clusters(h + "e = exp(h)\nout a : bf16[M, N] = e\nout b : f32[M, N] = e * 2\nout c : f16[M, N] = h") ==
+        "[1 3] at once (1: 1) (3: 1) [0] (0: 1) ");
+  // The last one brings two together that had nothing in common, at the place of the first.
+  CHECK(clusters(h + "e = exp(h)\nt = tanh(h)\nout a : bf16[M, N] = e\nout b : f32[M, N] = h\nout c : f16[M, N] = t\n"
+                     "out d : f16[M, N] = e * t") == "[1 2 3] at once (1: 1) (2: 1) (3: 1) [0] (0: 1) ");
+  // Both halves of an output, and what shares them.
+  CHECK(clusters("in p : bf16[M, 2*N]\nf, s = split(p)\nd = grad(f * s, gemm(x, w), p)\nout a : bf16[M, 2*N] = d\n"
+                 "out b : f32[E, 2*N] = sum(d)") == "[2 4] at once (2 4: 2) ");
 }

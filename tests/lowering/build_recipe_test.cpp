@@ -186,3 +186,69 @@ TEST_CASE("an output called like another one's scales has a field of its own") {
       "h = gemm(x, w)\nout y : mxfp8[M, N] = h\nout y_scale : bf16[M, N] = h\nout pitch_y : bf16[M, N] = h"));
   CHECK(result.plan().recipe.validate());
 }
+
+TEST_CASE("batches, and results of groups, count their rows and columns") {
+  const LoweredText batched = lower_text(
+      "kernel test {\n dim K = 64, N = 96\n dyn B, S\n in a : bf16[B, S, K]\n in b : bf16[B, K, N]\n in r : f32[B, S]\n"
+      " c = gemm(a, b) + r\n out c : bf16[B, S, N] = c\n out d : bf16[B, N, S] = c\n}",
+      "pingpong 128x128");
+  Numbers symbols{{"K", 64}, {"N", 96}, {"B", 5}, {"S", 300}, {"sm_count", 132}, {"c.stride1", 96}, {"d.stride1", 300}};
+  CHECK(number(batched.plan(), "groups", symbols) == 5);
+  CHECK(number(batched.plan(), "batch_rows", symbols) == 300);
+  CHECK(number(batched.plan(), "capacity", symbols) == 1500);
+  CHECK(number(batched.plan(), "all_rows", symbols) == 1500);
+  CHECK(number(batched.plan(), "depth", symbols) == 64);
+  CHECK(number(batched.plan(), "pitch_d", symbols) == 300);
+  CHECK(evaluate(batched.plan().recipe.steps[0].grid, symbols) == 5 * 3);
+  CHECK(field(batched.plan(), "group_sizes").tensor.empty());
+  for (const char* name : {"a", "b", "c", "d", "r"}) CHECK(!tensor(batched.plan(), name).strided);
+
+  const LoweredText wgrad = lower_text(
+      "kernel test {\n dim E = 3, K = 64, N = 264\n group M by E counts\n in g : bf16[M, N]\n in x : bf16[M, K]\n"
+      " out w : f32[E, N, K] += gemm(g, x)\n}",
+      "pingpong 128x128");
+  symbols = {{"E", 3}, {"K", 64}, {"N", 264}, {"M", 1000}, {"sm_count", 132}, {"w.stride1", 64}};
+  CHECK(number(wgrad.plan(), "groups", symbols) == 3);
+  CHECK(number(wgrad.plan(), "capacity", symbols) == 1000);
+  CHECK(number(wgrad.plan(), "rows", symbols) == 264);
+  CHECK(number(wgrad.plan(), "row_tiles", symbols) == 3);
+  CHECK(number(wgrad.plan(), "all_rows", symbols) == 3 * 264);
+  CHECK(number(wgrad.plan(), "columns", symbols) == 64);
+  CHECK(evaluate(wgrad.plan().recipe.steps[0].grid, symbols) == 9);
+  symbols["M"] = 0;  // results of empty groups are written, too
+  CHECK(evaluate(wgrad.plan().recipe.steps[0].grid, symbols) == 9);
+  CHECK(field(wgrad.plan(), "group_sizes").tensor == "M.counts");
+  CHECK(tensor(wgrad.plan(), "g").strided);
+  CHECK(tensor(wgrad.plan(), "x").strided);
+}
+
+TEST_CASE("two segments are contracted one behind the other, in whole k-tiles") {
+  const LoweredText result =
+      lower_text(ragged_spec("in z : bf16[M, K]\nin v : bf16[E, N, K]\nout y : bf16[M, N] = gemm(x, w) + gemm(z, v)",
+                             "E = 3, K = 72, N = 128"));
+  CHECK(number(result.plan(), "depth", {{"K", 72}}) == 72);
+  CHECK(number(result.plan(), "loop_depth", {{"K", 72}}) == 256);
+}
+
+TEST_CASE("weights of one buffer for each group have their maps in the workspace") {
+  const LoweredText result = lower_text(
+      "kernel test {\n dim E = 3, K = 64, I = 64\n group M by E\n in x : bf16[M, K]\n in w : bf16[E][2*I, K]\n"
+      " f, s = split(gemm(x, w))\n y = f * s\n out y : bf16[M, I] = y\n out b : f32[E, I] = sum(y)\n}",
+      "pingpong 128x128");
+  const KernelPlan& plan = result.plan();
+  const Numbers symbols{{"E", 3}, {"K", 64}, {"I", 64}, {"M", 1000}, {"sm_count", 132}};
+  CHECK(evaluate(plan.region("weight maps").bytes, symbols) == 3 * 2 * 128);
+  const int64_t offset = evaluate(plan.region("weight maps").offset, symbols);
+  CHECK(evaluate(plan.region("partials b").offset, symbols) >= offset + 3 * 2 * 128);
+  REQUIRE(plan.recipe.steps.size() == 3);  // of the maps, of the gemm, of the sums
+  for (const ParameterField& f : plan.recipe.steps[1].fields) {
+    CHECK(f.name != "b.0");
+    if (f.name == "b_maps") CHECK(evaluate(f.value, symbols) == offset);
+  }
+  for (const ParameterField& f : plan.recipe.steps[0].fields) {
+    if (f.name == "maps.1") CHECK(evaluate(f.value, symbols) == offset + 3 * 128);
+    if (f.name == "byte_offset.1") CHECK(evaluate(f.value, symbols) == 64 * 64 * 2);
+    if (f.name == "count.0") CHECK(evaluate(f.value, symbols) == 3);
+  }
+  CHECK(tensor(plan, "w").pointer_axes == 1);
+}

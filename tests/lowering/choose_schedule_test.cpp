@@ -162,3 +162,49 @@ TEST_CASE("scale bytes are stored together where they are neighbours under the s
   CHECK(gathered(halved_spec(fmt::format(fmt::runtime(halves), "")), "pingpong 128x128") == "2 2 ");
   CHECK(gathered(halved_spec(fmt::format(fmt::runtime(halves), ", 32")), "pingpong 128x128") == "1 2 ");
 }
+
+TEST_CASE("the backward of a gated activation takes the widest tiles that will not spill") {
+  for (const int64_t depth : {2048, 2880, 7168})
+    for (const int64_t columns : {2048, 2880})
+      for (const char* deal : {"", ", 8", ", 32"}) {
+        INFO(depth << " " << columns << deal);
+        const LoweredText result =
+            lower_text(backward_spec(deal, fmt::format("E = 8, K = {}, I = {}", depth, columns)));
+        check_plans(result);
+        const std::vector<std::string> list = names(result);
+        CHECK(list.front() == "pingpong 128x128");
+        // There is one with wider tiles, which comes behind all that are expected to hold their registers.
+        CHECK(std::find(list.begin(), list.end(), "pingpong 128x192") > list.begin() + 1);
+      }
+}
+
+TEST_CASE("plain kernels take wide tiles, whichever way the operands lie") {
+  for (const char* weight : {"E, N, K", "E, K, N"}) {
+    const LoweredText result =
+        lower_text(fmt::format("kernel test {{\n dim E = 8, K = 4096, N = 3072\n group M by E\n in x : bf16[M, K]\n"
+                               " in w : bf16[{}]\n out y : bf16[M, N] = gemm(x, w)\n}}",
+                               weight));
+    check_plans(result);
+    CHECK(names(result).front() == "pingpong 128x192");
+  }
+  const LoweredText wgrad = lower_text(
+      "kernel test {\n dim E = 8, K = 3072, N = 3072\n group M by E\n in g : bf16[M, N]\n in x : bf16[M, K]\n"
+      " out w : f32[E, N, K] += gemm(g, x)\n}");
+  check_plans(wgrad);
+  CHECK(wgrad.lowered.plans.size() == 4);
+}
+
+TEST_CASE("columns that are contiguous in memory are brought in slabs of 64, which a tile's part must have whole") {
+  auto schedules = [](const std::string& split) {
+    std::vector<std::string> list = names(lower_text(
+        "kernel test {\n dim E = 2, K = 64, I = 128\n group M by E\n in x : bf16[M, K]\n in w : bf16[E, K, 2*I]\n" +
+        split + "\n}"));
+    std::sort(list.begin(), list.end());
+    return list;
+  };
+  using List = std::vector<std::string>;
+  CHECK(schedules("out y : bf16[M, 2*I] = gemm(x, w)").size() == 4);
+  for (const char* deal : {"", ", 64"})
+    CHECK(schedules(fmt::format("f, s = split(gemm(x, w){})\nout y : bf16[M, I] = f * s", deal)) ==
+          (*deal ? List{"pingpong 128x128"} : List{"cooperative 128x256", "pingpong 128x128"}));
+}

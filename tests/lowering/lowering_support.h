@@ -80,4 +80,16 @@ inline std::string halved_spec(const std::string& body, const std::string& dims 
          "\n}\n";
 }
 
+// The backward of a gated activation behind a gemm: its columns are I, those of the pre-activation and its gradient
+// 2*I, dealt out by `deal` (", 8"). Quantised both ways, with the gradients of a probability and a bias.
+inline std::string backward_spec(const std::string& deal = "", const std::string& dims = "E = 3, K = 64, I = 128") {
+  return "kernel test {\n  dim " + dims +
+         "\n  group M by E\n  group P = M align 128\n  in dy : bf16[M, K]\n  in w2 : bf16[E, K, I]\n"
+         "  in pre : bf16[M, 2*I]\n  in prob : f32[M]\n  gate, up = split(pre" +
+         deal +
+         ")\n  act = gate * sigmoid(gate) * up * prob\n  dh, dprob = grad(act, gemm(dy, w2), pre, prob)\n"
+         "  out q : mxfp8[M, 2*I] = dh\n  out t : mxfp8[2*I, P] = dh\n  out dprob : f32[M] = sum(dprob)\n"
+         "  out dbias : f32[E, 2*I] = sum(dh)\n}\n";
+}
+
 }  // namespace epifuse::test

@@ -1,4 +1,4 @@
-// The walk over output tiles (templates/pipeline/tile_walk.cuh, compiled for the host) against groups laid out by hand.
+// The walks over output tiles (templates/pipeline, compiled for the host) against groups laid out by hand.
 #include <array>
 #include <map>
 #include <random>
@@ -12,17 +12,19 @@ using namespace epifuse;
 
 namespace {
 
-template <Groups form, bool wide, int align_0, int align_1>
+template <Groups form, bool wide, int align_0, int align_1, bool local_1 = false>
 struct WalkPlan {
   static constexpr Groups groups = form;
   static constexpr bool wide_sizes = wide;
   static constexpr int places = 2;
   static constexpr int alignment(int place) { return place == 0 ? align_0 : align_1; }
+  static constexpr bool local(int place) { return place == 1 && local_1; }
 };
 
 struct WalkParameters {
   const void* group_sizes;
   int groups, capacity, column_tiles, band;
+  int batch_rows = 0;
 };
 
 struct Layout {
@@ -58,7 +60,11 @@ void check(const std::vector<int64_t>& sizes, int capacity, int column_tiles, in
   std::vector<int> narrow(sizes.begin(), sizes.end());
   std::vector<i64> wide(sizes.begin(), sizes.end());
   const WalkParameters p{Plan::wide_sizes ? static_cast<const void*>(wide.data()) : narrow.data(),
-                         static_cast<int>(sizes.size()), capacity, column_tiles, band};
+                         static_cast<int>(sizes.size()),
+                         capacity,
+                         column_tiles,
+                         band,
+                         static_cast<int>(sizes.empty() ? 0 : sizes[0])};
   const Layout layout = lay_out<Plan>(Plan::groups == Groups::one ? std::vector<int64_t>{capacity} : sizes, capacity);
 
   // Rows of every place, each as often as there are column tiles.
@@ -77,9 +83,10 @@ void check(const std::vector<int64_t>& sizes, int capacity, int column_tiles, in
     REQUIRE(tile.column_tile >= 0);
     REQUIRE(tile.column_tile < column_tiles);
     REQUIRE(seen.insert({tile.group, row, tile.column_tile}).second);
+    REQUIRE(tile.first_row == row);
     REQUIRE(tile.valid_rows == layout.counts[group] - row);
     for (int place = 0; place < 2; ++place) {
-      REQUIRE(tile.rows[place].first == layout.start[place][group] + row);
+      REQUIRE(tile.rows[place].first == (Plan::local(place) ? 0 : layout.start[place][group]) + row);
       REQUIRE(tile.rows[place].limit == layout.stored[place][group] - row);
       for (int64_t i = 0; i < std::min<int64_t>(tile.rows[place].limit, tile_rows); ++i)
         ++covered[place][{tile.group, row + i}];
@@ -146,6 +153,17 @@ TEST_CASE("groups of an aligned dimension start where the alignment says") {
   check_random<Groups::counts, false, 96, 96>(14);
 }
 
+TEST_CASE("batches have rows alike; a place may count from each batch's start") {
+  for (const int64_t rows : {1, 127, 128, 129, 300})
+    for (const size_t batches : {1, 2, 7}) {
+      INFO(rows << " " << batches);
+      const auto capacity = static_cast<int>(rows * static_cast<int64_t>(batches));
+      check<WalkPlan<Groups::uniform, false, 1, 1>>(std::vector<int64_t>(batches, rows), capacity, 3, 2);
+      check<WalkPlan<Groups::uniform, false, 1, 1, true>>(std::vector<int64_t>(batches, rows), capacity, 5, 8);
+    }
+  check<WalkPlan<Groups::uniform, false, 1, 1>>({0, 0}, 0, 4, 8);
+}
+
 TEST_CASE("no rows, no tiles") {
   check<WalkPlan<Groups::ends, false, 1, 128>>({0, 0, 0}, 64, 4, 8);
   check<WalkPlan<Groups::counts, true, 1, 128>>({0}, 1, 4, 8);
@@ -157,4 +175,118 @@ TEST_CASE("sizes that no capacity can hold are cut, also those that are no int")
   check<WalkPlan<Groups::counts, false, 1, 128>>({100, -5, 400, 300}, 300, 3, 2);
   check<WalkPlan<Groups::counts, true, 1, 128>>({100, int64_t{1} << 40, -(int64_t{1} << 40), 7}, 300, 3, 2);
   check<WalkPlan<Groups::ends, true, 1, 128>>({100, (int64_t{1} << 32) + 120, 130}, 300, 3, 2);
+}
+
+namespace {
+
+template <Groups form, bool wide, int alignment_, bool skips>
+struct DepthPlan {
+  static constexpr Groups groups = form;
+  static constexpr bool wide_sizes = wide, skips_empty = skips;
+  static constexpr int depth_alignment = alignment_, places = 2;
+  static constexpr int alignment(int place) { return place == 0 ? alignment_ : 1; }
+  static constexpr bool local(int place) { return place == 1; }
+};
+
+struct DepthParameters {
+  const void* group_sizes;
+  int groups, capacity, column_tiles, band, batch_rows, rows, row_tiles;
+};
+
+// Every tile of every result once, the rows and the contracted stretch with it.
+template <class Plan>
+void check_depths(const std::vector<int64_t>& sizes, int capacity, int rows, int column_tiles, int band) {
+  std::vector<int> narrow(sizes.begin(), sizes.end());
+  std::vector<i64> wide(sizes.begin(), sizes.end());
+  const DepthParameters p{Plan::wide_sizes ? static_cast<const void*>(wide.data()) : narrow.data(),
+                          static_cast<int>(sizes.size()),
+                          capacity,
+                          column_tiles,
+                          band,
+                          static_cast<int>(sizes[0]),
+                          rows,
+                          static_cast<int>(up(rows, tile_rows) / tile_rows)};
+  std::vector<int64_t> first, depth;
+  int64_t start = 0;
+  for (const int64_t size : sizes) {
+    const int64_t wanted = Plan::groups == Groups::ends ? size - start : size;
+    first.push_back(start);
+    depth.push_back(Plan::groups == Groups::uniform ? wanted
+                                                    : std::max<int64_t>(0, std::min(wanted, capacity - start)));
+    start += up(depth.back(), Plan::depth_alignment);
+  }
+  std::set<std::tuple<int, int, int>> seen;
+  DepthWalk<Plan, DepthParameters> walk(p);
+  Tile<2> tile;
+  int count = 0;
+  for (; walk.seek(count, tile); ++count) {
+    const auto group = static_cast<size_t>(tile.group);
+    REQUIRE(group < sizes.size());
+    REQUIRE(tile.first_row % tile_rows == 0);
+    REQUIRE(tile.first_row < rows);
+    REQUIRE(tile.column_tile >= 0);
+    REQUIRE(tile.column_tile < column_tiles);
+    REQUIRE(seen.insert({tile.group, tile.first_row, tile.column_tile}).second);
+    REQUIRE(tile.depth == depth[group]);
+    REQUIRE((tile.depth > 0 || !Plan::skips_empty));
+    if (tile.depth > 0) REQUIRE(tile.depth_first == first[group]);
+    REQUIRE(tile.valid_rows == rows - tile.first_row);
+    REQUIRE(tile.row_tile == tile.group * p.row_tiles + tile.first_row / tile_rows);
+    REQUIRE(tile.rows[0].first == tile.group * rows + tile.first_row);
+    REQUIRE(tile.rows[1].first == tile.first_row);
+    for (const Rows& place : tile.rows) REQUIRE(place.limit == rows - tile.first_row);
+  }
+  const auto results = Plan::skips_empty
+                           ? std::count_if(depth.begin(), depth.end(), [](int64_t size) { return size > 0; })
+                           : static_cast<std::ptrdiff_t>(depth.size());
+  REQUIRE(count == results * p.row_tiles * column_tiles);
+  REQUIRE(walk.total() == count);
+  Tile<2> none;
+  REQUIRE(!walk.seek(count + 3, none));
+  REQUIRE(walk.total() == count);
+  // A walk in steps finds the same tiles.
+  DepthWalk<Plan, DepthParameters> sparse(p), full(p);
+  Tile<2> one{}, other{};
+  for (int index = 2; index < count; index += 5) {
+    REQUIRE(sparse.seek(index, one));
+    for (int next = index - 4; next <= index; ++next) REQUIRE(full.seek(std::max(next, 0), other));
+    REQUIRE((one.group == other.group && one.first_row == other.first_row && one.column_tile == other.column_tile));
+  }
+}
+
+template <Groups form, bool wide, int alignment, bool skips>
+void check_random_depths(uint32_t seed) {
+  std::mt19937 random(seed);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<int64_t> sizes;
+    int64_t end = 0;
+    const int groups = 1 + static_cast<int>(random() % 10);
+    for (int group = 0; group < groups; ++group) {
+      const int64_t depth = random() % 3 == 0 ? 0 : random() % 300;
+      end = up(end, alignment) + depth;
+      sizes.push_back(form == Groups::ends ? end : depth);
+    }
+    const int64_t slack = random() % 3 == 0 ? -static_cast<int64_t>(random() % 100) : random() % 50;
+    INFO("seed " << seed << " round " << round);
+    check_depths<DepthPlan<form, wide, alignment, skips>>(
+        sizes, static_cast<int>(std::max<int64_t>(1, end + slack)), 1 + static_cast<int>(random() % 400),
+        1 + static_cast<int>(random() % 6), 1 + static_cast<int>(random() % 9));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a result for each group, over the stretch that the group contracts") {
+  check_random_depths<Groups::ends, false, 1, false>(21);
+  check_random_depths<Groups::counts, true, 1, false>(22);
+  check_random_depths<Groups::ends, true, 128, false>(23);
+  check_depths<DepthPlan<Groups::uniform, false, 1, false>>({70, 70, 70}, 70, 200, 3, 2);
+  check_depths<DepthPlan<Groups::uniform, false, 1, false>>({0, 0}, 0, 200, 3, 2);
+}
+
+TEST_CASE("results that empty groups leave alone have no tiles") {
+  check_random_depths<Groups::ends, false, 1, true>(31);
+  check_random_depths<Groups::counts, false, 8, true>(32);
+  check_depths<DepthPlan<Groups::counts, false, 1, true>>({0, 0, 0}, 5, 100, 2, 2);
+  check_depths<DepthPlan<Groups::counts, false, 1, true>>({0, 0, 9}, 9, 100, 2, 2);
 }

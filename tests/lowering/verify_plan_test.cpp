@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/version.h"
 #include "tests/lowering/lowering_support.h"
 
 using namespace epifuse;
@@ -74,8 +75,10 @@ TEST_CASE("a plan prints every decision") {
       "cooperative 128x256");
   const lowering::Schedule& schedule = result.plan().schedule;
   const std::string text = lowering::print(result.lowered.graph, result.plan());
-  CHECK(text.substr(0, text.find("shared ")) == fmt::format(R"(plan 1 test for sm_90a
-gemm ragged_rows bf16: rows M of x, columns 2*I of w, contracts K
+  CHECK(text.substr(0, text.find("shared ")) == fmt::format(R"(plan {} test for sm_90a
+gemm ragged_rows bf16: rows M, columns I, contracts K, groups E
+operand rows of x, k-major
+operand columns of w, k-major
 parts 2, blocks
 schedule cooperative 128x256, stages {}, band {}, registers {} + {}, loop over blocks {}
 place 0 M align 1
@@ -92,8 +95,8 @@ value %7 = add %5 %6
 sink rows y bf16 place 0 from %7
 sink mx_transposed t mxfp8 place 1 from %7, 4 scales at once
 )",
-                                                            schedule.stages, schedule.band, schedule.registers_producer,
-                                                            schedule.registers_consumer,
+                                                            plan_text_version, schedule.stages, schedule.band,
+                                                            schedule.registers_producer, schedule.registers_consumer,
                                                             schedule.rolled ? "rolled" : "unrolled"));
   for (const lowering::SharedBuffer& buffer : result.plan().shared)
     CHECK(text.find(fmt::format("shared {} + {} {}\n", buffer.offset, buffer.bytes, buffer.name)) != std::string::npos);
@@ -101,4 +104,25 @@ sink mx_transposed t mxfp8 place 1 from %7, 4 scales at once
     CHECK(text.find(fmt::format("\n  {} {} = ", field.offset, field.name)) != std::string::npos);
   CHECK(text.find("\nmap 0 of x from byte 0: extents [K, 8, M, 4, 2]") != std::string::npos);
   CHECK(text.find("\nbuffer t e4m3[I, ") != std::string::npos);
+}
+
+TEST_CASE("a plan prints how operands lie, two gemms, and where outputs are added to") {
+  const LoweredText result = lower_text(
+      "kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in h : bf16[M, 2*N]\n in x : bf16[M, K]\n"
+      " f, s = split(h)\n out a : f32[E, N, K] += gemm(f, x)\n out b : f32[E][N, K] += gemm(s, x)\n"
+      " out c : f32[E, N] = sum(gemm(f, x))\n}",
+      "pingpong 128x128");
+  const std::string text = lowering::print(result.lowered.graph, result.plan());
+  for (const char* line :
+       {"gemm ragged_depth bf16: rows K, columns N, contracts M, groups E\n", "operand rows of x, mn-major\n",
+        "operand columns of h half 0, mn-major\noperand columns of h half 1, mn-major\nparts 2\n",
+        "place 0 K align 1\nplace 1 K align 1, from each group's start\n",
+        "sink transposed a f32 place 1 from %0, added\n", "sink transposed b f32 place 1 from %1, added\n",
+        "sink reduce_columns c f32 place 0 from %0, sum of each group\n"}) {
+    INFO(line << text);
+    CHECK(text.find(line) != std::string::npos);
+  }
+  const LoweredText sum =
+      lower_text(ragged_spec("in z : bf16[M, K]\nin v : bf16[E, N, K]\nout y : bf16[M, N] = gemm(x, w) + gemm(z, v)"));
+  CHECK(lowering::print(sum.lowered.graph, sum.plan()).find("\nparts 1, two segments\n") != std::string::npos);
 }

@@ -130,3 +130,96 @@ TEST_CASE("an encoding that the driver refuses names the tensor and its numbers"
   CHECK(message.find("tensor 'x': encoding a TMA map (base 0x10000, extents 64x300, strides 128, box 64x128, element "
                      "strides 1,1)") != std::string::npos);
 }
+
+namespace {
+
+// The sample kernel with w as E buffers of [N, K], of any pitch, and w's map over one of them.
+KernelImage pointer_image() {
+  auto image = test::sample_image();
+  const IntExpr k = IntExpr::symbol("K"), n = IntExpr::symbol("N");
+  image.recipe.tensors[1].pointer_axes = 1;
+  image.recipe.tensors[1].strided = true;
+  image.recipe.maps[1] = {"w",    TensorMapType::bf16, k * 2, {k, n}, {IntExpr::symbol("w.stride1") * 2}, {64, 128},
+                          {1, 1}, Swizzle::b128};
+  image.recipe.steps[1].fields[10].tensor = "w";  // of "bias"
+  return image;
+}
+
+}  // namespace
+
+TEST_CASE("a tensor of pointers is bound by the address of their array") {
+  test::SampleMachine machine;
+  const auto module = *Module::load(machine.device, pointer_image());
+  const auto bind = [&](const std::function<void(Arguments&)>& change) {
+    Arguments a = sample_arguments();
+    tensor(a, "w").pointer = 0x20008;  // aligned to a pointer, not to what the buffers are aligned to
+    change(a);
+    machine.driver.maps.clear();
+    return bind_call(module, a);
+  };
+  const auto complaint = [&](const std::function<void(Arguments&)>& change) {
+    const auto call = bind(change);
+    return call ? "" : call.error().message;
+  };
+  Arguments launched = sample_arguments();
+  test::HostWorkspace workspace(launched);
+  const auto call = bind([&](Arguments& a) { a.workspace = launched.workspace; });
+  REQUIRE(call);
+  REQUIRE(call->launch(nullptr));
+  CHECK(field<uint64_t>(machine.driver.launches[0], 304) == 0x20008);
+  // The map is a template: of one buffer, at an address that is no one's.
+  CHECK(machine.driver.maps[1].extents == std::vector<uint64_t>{64, 96});
+  CHECK(machine.driver.maps[1].strides == std::vector<uint64_t>{128});
+  CHECK(machine.driver.maps[1].base % 16 == 0);
+  CHECK(machine.driver.maps[1].base < 0x10000);
+
+  // Strides of the buffers are launch values; the one of the pointers means nothing.
+  REQUIRE(bind([](Arguments& a) { tensor(a, "w").strides = {-7, 80, 1}; }));
+  CHECK(machine.driver.maps[1].strides == std::vector<uint64_t>{160});
+  CHECK(complaint([](Arguments& a) {
+          tensor(a, "w").strides = {0, 68, 1};
+        }) == "tensor 'w': the stride of axis 1 is 68 elements (136 bytes), wanted a multiple of 16 bytes");
+
+  // Only the array is compared with other memory: 4 pointers.
+  CHECK(complaint([](Arguments& a) { tensor(a, "y").pointer = 0x20020 + 16; }).empty());
+  CHECK(complaint([](Arguments& a) { tensor(a, "y").pointer = 0x20020; }) ==
+        "the array of pointers of tensor 'w' (0x20008 to 0x20028) and tensor 'y' (0x20020 to 0x270a0) overlap, and one "
+        "of them is written");
+  CHECK(complaint([](Arguments& a) { tensor(a, "w").pointer = 0x20004; }) ==
+        "the array of pointers of tensor 'w' is at 0x20004, wanted an address that is a multiple of 8");
+  CHECK(complaint([](Arguments& a) { tensor(a, "w").pointer = 0; }) ==
+        "the array of pointers of tensor 'w' has a null pointer");
+  CHECK(complaint([](Arguments& a) { tensor(a, "w").extents = {4}; }) == "tensor 'w' has shape [4], wanted [E][N, K]");
+  CHECK(complaint([](Arguments& a) { tensor(a, "w").extents[0] = 5; }) ==
+        "tensor 'w' has shape [5, 96, 64], wanted [E][N, K]: axis 0 is 5, wanted 4 (E = 4)");
+}
+
+TEST_CASE("an output of pointers has its array read, not written") {
+  test::SampleMachine machine;
+  auto image = test::sample_image();
+  image.recipe.tensors[3].pointer_axes = 1;
+  const auto module = *Module::load(machine.device, image);
+  Arguments a = sample_arguments();
+  tensor(a, "y").pointer = tensor(a, "x").pointer;
+  CHECK(bind_call(module, a));
+  tensor(a, "y").pointer = tensor(a, "y.scale").pointer;
+  CHECK_FALSE(bind_call(module, a));
+}
+
+TEST_CASE("what points into the workspace points inside it") {
+  test::SampleMachine machine;
+  const auto complaint = [&](const IntExpr& address, const IntExpr& memset) {
+    auto image = test::sample_image();
+    image.recipe.steps[1].fields[4].value = address;
+    image.recipe.steps[0].workspace_offset = memset;
+    Arguments a = sample_arguments();
+    a.workspace.bytes += 4096;  // more than is asked for is nobody's
+    const auto call = bind_call(*Module::load(machine.device, image), a);
+    return call ? "" : call.error().message;
+  };
+  const IntExpr e = IntExpr::symbol("E");
+  CHECK(complaint(e * 256 + 320, e * 256 + 256).empty());
+  CHECK(complaint(e * 256 + 321, 0) == "kernel 'grouped': 'counter' would be 1345 bytes into the workspace of 1344");
+  CHECK(complaint(e - 5, 0) == "kernel 'grouped': 'counter' would be -1 bytes into the workspace of 1344");
+  CHECK(complaint(0, e * 256 + 257) == "kernel 'grouped': a memset of 64 bytes at 1281 leaves the workspace of 1344");
+}

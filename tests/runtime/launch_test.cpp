@@ -99,6 +99,37 @@ TEST_CASE("without rows nothing is enqueued, and that is a success") {
   CHECK(machine.driver.calls.empty());
 }
 
+TEST_CASE("a step without blocks is passed over, and the others run") {
+  test::SampleMachine machine;
+  auto image = test::sample_image();
+  image.recipe.steps[1].grid = image.recipe.steps[1].grid * 0;
+  Arguments a = sample_arguments();
+  test::HostWorkspace workspace(a);
+  const auto call = bind_call(*Module::load(machine.device, image), a);
+  REQUIRE(call);
+  REQUIRE(call->launch(stream));
+  REQUIRE(machine.driver.launches.size() == 1);
+  CHECK(machine.driver.launches[0].entry == "finish_entry");
+  CHECK(workspace.bytes[256] == 0);
+}
+
+TEST_CASE("several steps are captured as they are launched: nothing is allocated, waited for or copied") {
+  test::SampleMachine machine;
+  Arguments a = sample_arguments();
+  test::HostWorkspace workspace(a);
+  const auto call = bind_call(machine.module, a);
+  REQUIRE(call);
+  machine.driver.forget();
+  const auto graph = CapturedGraph::capture(machine.device, stream, [&] { return call->launch(stream, 4); });
+  REQUIRE(graph);
+  const auto& calls = machine.driver.calls;
+  const auto begin = std::find(calls.begin(), calls.end(), "stream_begin_capture");
+  const auto end = std::find(begin, calls.end(), "stream_end_capture");
+  REQUIRE(end != calls.end());
+  CHECK(std::vector<std::string>(begin + 1, end) ==
+        std::vector<std::string>{"ctx_get_current", "memset_d8_async", "launch_kernel_ex", "launch_kernel_ex"});
+}
+
 TEST_CASE("a thread without a context gets the primary one for the call, and only for the call") {
   test::SampleMachine machine;
   Arguments a = sample_arguments();

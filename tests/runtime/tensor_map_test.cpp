@@ -42,3 +42,25 @@ TEST_CASE("strides that TMA cannot step are refused by name") {
         "kernel 'grouped': tensor 'x' cannot be read by TMA: a stride of 136 bytes; it must be a multiple of 16 below "
         "2^40");
 }
+
+TEST_CASE("a map that reaches far past its tensor is encoded as the recipe says") {
+  test::SampleMachine machine;
+  auto image = test::sample_image();
+  constexpr int64_t far = int64_t{1} << 30;
+  TensorMapRecipe& map = image.recipe.maps[0];
+  const IntExpr pitch = IntExpr::symbol("x.stride0") * 2;
+  map.extents = {IntExpr::symbol("K"), far, far + 1, far + 1};
+  map.strides = {pitch, far * 16 - pitch, far * 16};
+  map.box = {64, 64, 1, 1};
+  map.element_strides = {1, 1, 1, 1};
+  Arguments a = sample_arguments();
+  tensor(a, "x").strides = {72, 1};
+  REQUIRE(bind_call(*Module::load(machine.device, image), a));
+  const test::FakeMap& encoded = machine.driver.maps.at(0);
+  CHECK(encoded.extents == std::vector<uint64_t>{64, far, far + 1, far + 1});
+  CHECK(encoded.strides == std::vector<uint64_t>{144, far * 16 - 144, far * 16});
+
+  // The hardware's own limits stay.
+  map.strides[2] = int64_t{1} << 40;
+  CHECK(bind_call(*Module::load(machine.device, image), a).error().message.find("below 2^40") != std::string::npos);
+}

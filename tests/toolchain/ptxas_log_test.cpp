@@ -69,6 +69,27 @@ ptxas info    : Used 20 registers, used 0 barriers
             "wgmma runs one at a time in 'wg': insufficient register resources for the wgmma pipeline"});
 }
 
+TEST_CASE("a loss in any entry is the image's, also in one behind others") {
+  const std::string fine =
+      "ptxas info    : Compiling entry function 'fine' for 'sm_90a'\nptxas info    : Function properties for fine\n"
+      "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 40 registers\n";
+  const std::string spilling =
+      "ptxas info    : Compiling entry function 'last' for 'sm_90a'\nptxas info    : Function properties for last\n"
+      "    8 bytes stack frame, 8 bytes spill stores, 4 bytes spill loads\nptxas info    : Used 24 registers\n";
+  const std::string serialized =
+      "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to a call "
+      "in "
+      "the function 'last'\n";
+  const CompileOutcome spills = read(fine + spilling);
+  CHECK(spills.spill_bytes == 12);
+  CHECK(spills.registers == 40);
+  CHECK(spills.entries.at(0).spill_store_bytes == 0);
+  const CompileOutcome waits = read(fine + serialized + spilling);
+  CHECK(waits.wgmma_serialized);
+  CHECK(!waits.entries.at(0).wgmma_serialized);
+  CHECK(waits.entries.at(1).wgmma_serialized);
+}
+
 TEST_CASE("an empty log is no good news") {
   const CompileOutcome outcome = read("");
   REQUIRE(outcome.notes.size() == 1);

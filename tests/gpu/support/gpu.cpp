@@ -6,6 +6,7 @@
 
 #include "base/settings.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
+#include "compiler/toolchain/templates.h"
 
 namespace epifuse::test {
 
@@ -22,7 +23,8 @@ Gpu& gpu() {
 KernelImage compile_image(const std::string& source, LaunchRecipe recipe, const std::string& arch) {
   static toolchain::NvrtcToolchain nvrtc(real_file_system(), must(read_settings()));
   recipe.target = arch.empty() ? must(runtime::target_of(gpu().device->info())).name : arch;
-  auto outcome = must(nvrtc.compile({recipe.kernel, source, {}, recipe.target, {}}));
+  auto outcome =
+      must(nvrtc.compile({recipe.kernel, source, toolchain::headers_included_by(source), recipe.target, {}}));
   KernelImage image;
   image.cubin = std::move(outcome.cubin);
   image.recipe = std::move(recipe);

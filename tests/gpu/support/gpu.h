@@ -32,8 +32,8 @@ inline void must(const Status& status) {
   REQUIRE(status);
 }
 
-// Compiles `source` with NVRTC for the GPU's target (or `arch`) and joins it with the recipe, whose kernel and target
-// it sets.
+// Compiles `source`, which may include the device templates, with NVRTC for the GPU's target (or `arch`) and joins it
+// with the recipe, whose kernel and target it sets.
 KernelImage compile_image(const std::string& source, LaunchRecipe recipe, const std::string& arch = "");
 
 // compile_image, loaded on the GPU.

@@ -25,12 +25,22 @@ std::string file_text(std::string_view path) {
   return std::string(*text);
 }
 
-std::vector<std::string> spec_files() {
+namespace {
+
+std::vector<std::string> spec_files(bool of_one_kernel) {
   std::vector<std::string> found;
-  for (const auto& file : gpu_test_files())
-    if (file.path.starts_with("specs/")) found.emplace_back(file.path);
+  for (const auto& file : gpu_test_files()) {
+    const size_t first = file.text.find("\nkernel ");
+    if (file.path.starts_with("specs/") && (first == file.text.rfind("\nkernel ")) == of_one_kernel)
+      found.emplace_back(file.path);
+  }
   return found;
 }
+
+}  // namespace
+
+std::vector<std::string> spec_files() { return spec_files(true); }
+std::vector<std::string> cookbook_files() { return spec_files(false); }
 
 ir::Graph graph_of_spec(const std::string& text) {
   MemorySource no_files({});
@@ -43,21 +53,23 @@ ir::Graph graph_of_spec(const std::string& text) {
 }
 
 jit::CompiledKernelPtr compile_or_refuse(const std::string& text, const std::map<std::string, int64_t>& dims,
-                                         std::string& why) {
+                                         std::string& why, const std::string& schedule) {
   MemorySource no_files({});
   Diagnostics diagnostics;
   const Program program = load_program("spec.epi", text, no_files, diagnostics);
   CompilerOptions options;
   options.dims = dims;
+  options.schedule = schedule;
   options.target = must(runtime::target_of(gpu().device->info()));
   const auto compiled = must(engine().compile(program, "", options, diagnostics));
   why = diagnostics.print();
   return compiled.value_or(nullptr);
 }
 
-jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std::string, int64_t>& dims) {
+jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std::string, int64_t>& dims,
+                                    const std::string& schedule) {
   std::string why;
-  auto compiled = compile_or_refuse(text, dims, why);
+  auto compiled = compile_or_refuse(text, dims, why, schedule);
   INFO(why);
   REQUIRE(compiled);
   return compiled;

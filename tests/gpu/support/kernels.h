@@ -17,14 +17,16 @@ jit::Engine& engine();
 
 // A file of the checkout: "specs/grouped_gemm.epi", "tests/vectors/scalar_e4m3.json".
 std::string file_text(std::string_view path);
-std::vector<std::string> spec_files();  // every example in specs/
+std::vector<std::string> spec_files();      // every example of one kernel in specs/
+std::vector<std::string> cookbook_files();  // those of several kernels: training steps
 
 // The graph of a spec's only kernel, without numbers for its dims.
 ir::Graph graph_of_spec(const std::string& text);
 
 // Compiled for the GPU; null when the compiler says that it does not have this yet (what it says is in `why`).
 jit::CompiledKernelPtr compile_or_refuse(const std::string& text, const std::map<std::string, int64_t>& dims,
-                                         std::string& why);
-jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std::string, int64_t>& dims = {});
+                                         std::string& why, const std::string& schedule = "");
+jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std::string, int64_t>& dims = {},
+                                    const std::string& schedule = "");
 
 }  // namespace epifuse::test

@@ -18,6 +18,9 @@ inline void tma_load_2d(u32 to, const TensorMap& map, u32, int c0, int c1) { cop
 inline void tma_load_3d(u32 to, const TensorMap& map, u32, int c0, int c1, int c2) {
   copies.push_back({to, &map, {c0, c1, c2}});
 }
+inline void tma_load_4d(u32 to, const TensorMap& map, u32, int c0, int c1, int c2, int c3) {
+  copies.push_back({to, &map, {c0, c1, c2, c3}});
+}
 inline void tma_load_5d(u32 to, const TensorMap& map, u32, int c0, int c1, int c2, int c3, int c4) {
   copies.push_back({to, &map, {c0, c1, c2, c3, c4}});
 }

@@ -1,0 +1,461 @@
+#include "compiler/codegen/emit_epilogue.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <set>
+
+#include "compiler/codegen/emit_reductions.h"
+#include "compiler/codegen/expression.h"
+#include "compiler/lowering/value_clusters.h"
+
+namespace epifuse::codegen {
+namespace {
+
+using lowering::Broadcast;
+using lowering::Deal;
+using lowering::EpilogueInput;
+using lowering::EpilogueNode;
+using lowering::KernelPlan;
+using lowering::Sink;
+using lowering::SinkGroup;
+using lowering::SinkKind;
+using lowering::ValueCluster;
+
+std::string_view truth(bool value) { return value ? "true" : "false"; }
+
+class Emitter {
+ public:
+  Emitter(const ir::Graph& graph, const KernelPlan& plan)
+      : graph_(graph), plan_(plan), clusters_(lowering::value_clusters(plan.epilogue)) {}
+
+  std::string run() {
+    const bool natural = plan_.natural_rows();
+    line("struct Epilogue {{");
+    if (!is_pass()) {
+      line("  static constexpr u32 slot_bytes = {};\n", plan_.slot_bytes);
+      load_tile_inputs();
+    }
+    value_functions();
+    line("  template <class Accumulators, class Inputs>");
+    line("  static EPIFUSE_DEVICE void run(const Parameters& p, const Tile<Plan::places>& tile, Accumulators& sums,");
+    line("                                 int first_column, Inputs& inputs, u32 scratch) {{");
+    line("    const auto lane = {}::now();", natural ? "LaneOf<RowOrder::natural>" : "Lane");
+    std::set<int> places;
+    // Partials of rows lie as the rows do.
+    for (const Sink& sink : plan_.epilogue.sinks) places.insert(is_reduction(sink.kind) ? 0 : sink.place);
+    for (const int place : places)
+      line("    const OwnRowsOf rows_{}(lane, tile.rows[{}], tile.valid_rows);", place, place);
+    tile_loads();
+    open_sinks();
+    line("#pragma unroll{}", plan_.schedule.rolled ? " 1" : "");
+    line("    for (int block = 0; block < {}; ++block) {{", blocks());
+    if (plan_.natural_columns())
+      for (int part = 0; part < plan_.gemm.parts; ++part) line("      sums.straighten({});", block_index(part));
+    line("      const OwnColumns columns(lane, first_column + block * block_columns, p.columns);");
+    block_loads();
+    for (const ValueCluster& cluster : clusters_) store(cluster);
+    if (plan_.schedule.rolled && !is_pass()) line("      sums.shift();");
+    line("    }}");
+    flush_sinks();
+    line("  }}\n}};\n");
+    return out_;
+  }
+
+ private:
+  template <class... Args>
+  void line(fmt::format_string<Args...> text, Args&&... args) {
+    out_ += fmt::format(text, std::forward<Args>(args)...) + "\n";
+  }
+
+  const ir::Tensor& input_tensor(const EpilogueInput& in) const {
+    return graph_.inputs[static_cast<size_t>(in.input)].tensor;
+  }
+  const ir::Tensor& output_tensor(const Sink& sink) const {
+    return graph_.outputs[static_cast<size_t>(sink.output)].tensor;
+  }
+  static std::string_view tag(const ir::Tensor& tensor) { return storage_name(tensor.type.storage()); }
+  bool is_pass() const { return plan_.schedule.family == lowering::Family::pass; }
+  int blocks() const { return plan_.part_tile() / lowering::block_columns; }
+
+  // The block of a part among the accumulators, in the loop over blocks: a rolled loop moves them down.
+  std::string block_index(int part) const {
+    const int first = part * blocks();
+    if (plan_.schedule.rolled) return std::to_string(first);
+    return first == 0 ? "block" : fmt::format("block + {}", first);
+  }
+
+  std::string scales_name(const Sink& sink, size_t part) const {
+    return fmt::format("scales_{}_{}", output_tensor(sink).name, part);
+  }
+  static bool stages_scales(const Sink& sink) {
+    return sink.kind == SinkKind::mx_transposed && sink.gathered_scales > 1;
+  }
+
+  bool staged() const {
+    for (const Sink& sink : plan_.epilogue.sinks)
+      if (stages_scales(sink) || meets_in_scratch(sink)) return true;
+    return false;
+  }
+
+  // What gathers scale bytes or partials over the blocks of the tile.
+  void open_sinks() {
+    for (const Sink& sink : plan_.epilogue.sinks) {
+      if (is_reduction(sink.kind)) out_ += open_reduction(graph_, plan_, sink);
+      if (!is_mx(sink.kind) || alternates(sink)) continue;
+      for (size_t part = 0; part < sink.values.size(); ++part) {
+        const std::string name = scales_name(sink, part);
+        if (stages_scales(sink))
+          line("    const GatheredColumnScales {}{{scratch + {}}};", name,
+               sink.scratch + static_cast<int>(part) * plan_.part_tile() * 4);
+        else if (sink.kind == SinkKind::mx_transposed)
+          line("    SingleColumnScales {};", name);
+        else if (sink.gathered_scales > 1)
+          line("    GatheredRowScales<{}> {};", sink.gathered_scales, name);
+        else
+          line("    SingleRowScales {};", name);
+      }
+    }
+    if (staged()) line("    GatheredColumnScales::sync();  // the tile before has been read");
+  }
+
+  void flush_sinks() {
+    if (!staged()) return;
+    line("    GatheredColumnScales::sync();");
+    line("    for (int index = ptx::thread_index_now() & 127; index < {}; index += 128) {{", plan_.part_tile());
+    line("      const int column = first_column + index;");
+    for (const Sink& sink : plan_.epilogue.sinks) {
+      const auto column_of = [&](int part, std::string_view column) {
+        return column_in(sink.values.size() == 2, part, std::string(column));
+      };
+      if (meets_in_scratch(sink)) out_ += flush_reduction(graph_, plan_, sink, column_of);
+      if (!stages_scales(sink)) continue;
+      const std::string& name = output_tensor(sink).name;
+      for (size_t part = 0; part < sink.values.size(); ++part)
+        line("      {}.flush(p.scales_{}, p.scale_pitch_{}, tile.rows[{}], column < p.columns, {}, index);",
+             scales_name(sink, part), name, name, sink.place, column_of(static_cast<int>(part), "column"));
+    }
+    line("    }}");
+  }
+
+  void load_tile_inputs() {
+    line(
+        "  static EPIFUSE_DEVICE void load_tile_inputs(const Parameters& p, u32 slot, u32 full, int row, int column) "
+        "{{");
+    int index = 0, offset = 0;
+    for (const EpilogueInput& in : plan_.epilogue.inputs) {
+      if (in.broadcast != Broadcast::tile || !plan_.brings_box(in)) continue;
+      line("    ptx::tma_load_2d(slot + {}, p.tile_input[{}], full, {}, row, ptx::l2_evict_first);", offset, index++,
+           plan_.alternates(in) ? "2 * column" : column_in(in.doubled, in.part, "column"));
+      offset += tile_bytes(in);
+    }
+    line("  }}\n");
+  }
+
+  int tile_bytes(const EpilogueInput& in) const {
+    return lowering::tile_rows * plan_.box_columns(in) * storage_bits(input_tensor(in).type.storage()) / 8;
+  }
+
+  // Where column `column` (a multiple of 8) of a half lies in a buffer over both.
+  std::string column_in(bool doubled, int part, const std::string& column) const {
+    if (!doubled || (plan_.deal == Deal::halves && part == 0)) return column;
+    if (plan_.deal == Deal::halves) return column + " + p.columns";
+    return fmt::format("dealt_column<{}>({}, {})", plan_.gemm.piece, column, part);
+  }
+
+  void value_functions() {
+    std::set<std::vector<int>> said;
+    for (const ValueCluster& cluster : clusters_) {
+      // Values without shared operations are computed one by one, each where it is stored.
+      if (at_once(cluster)) {
+        out_ += spell_values(graph_, plan_.epilogue, cluster.roots, function_name(cluster.roots)) + "\n";
+        continue;
+      }
+      for (const int root : cluster.roots)
+        if (said.insert({root}).second)
+          out_ += spell_values(graph_, plan_.epilogue, {root}, function_name({root})) + "\n";
+    }
+  }
+  static std::string function_name(const std::vector<int>& roots) {
+    std::string name = "value";
+    for (const int root : roots) name += fmt::format("_{}", root);
+    return name;
+  }
+  bool at_once(const ValueCluster& cluster) const {
+    return !plan_.schedule.separate && cluster.at_once(plan_.epilogue);
+  }
+
+  std::string local(const EpilogueInput& in) const {
+    const std::string& name = input_tensor(in).name;
+    return in.doubled ? fmt::format("in{}_{}", in.part, name) : "in_" + name;
+  }
+  // A parameter that is a buffer, or an array of one buffer for each group.
+  static std::string buffer(const std::string& name, bool pointers) {
+    return pointers ? fmt::format("static_cast<void**>(p.{})[tile.group]", name) : "p." + name;
+  }
+
+  // What is the same for every block of the tile.
+  void tile_loads() {
+    for (const EpilogueInput& in : plan_.epilogue.inputs) {
+      const ir::Tensor& tensor = input_tensor(in);
+      switch (in.broadcast) {
+        case Broadcast::scalar:
+          line("    const float {} = load_1_value<{}>(p.in_{}, 0);", local(in), tag(tensor), tensor.name);
+          break;
+        case Broadcast::group:
+          line("    const float {} = load_1_value<{}>(p.in_{}, tile.group);", local(in), tag(tensor), tensor.name);
+          break;
+        case Broadcast::row:
+          line("    float {}[own_rows];", local(in));
+          line("    load_rows<{}>({}, p.in_{}, lane, tile.rows[0], p.all_rows);", tag(tensor), local(in), tensor.name);
+          break;
+        default: break;
+      }
+    }
+  }
+
+  void block_loads() {
+    int offset = 0;
+    bool waited = false;
+    for (const EpilogueInput& in : plan_.epilogue.inputs) {
+      const ir::Tensor& tensor = input_tensor(in);
+      if (in.broadcast == Broadcast::column) {
+        const std::string row = in.per_group && !in.pointers ? "tile.group" : "0";
+        const std::string base = buffer("in_" + tensor.name, in.pointers);
+        const std::string pitch = in.doubled ? "2 * p.columns" : "p.columns";
+        line("      float {}[own_columns];", local(in));
+        if (in.doubled && plan_.deal == Deal::alternating)
+          line("      load_columns_alternating<{}>({}, {}, {}, {}, columns.first, {}, columns.exist);", tag(tensor),
+               local(in), base, row, pitch, in.part);
+        else
+          line("      load_columns<{}>({}, {}, {}, {}, {}, columns.exist);", tag(tensor), local(in), base, row, pitch,
+               column_in(in.doubled, in.part, "columns.first"));
+      } else if (in.broadcast == Broadcast::tile) {
+        if (is_pass()) {
+          read_directly(in);
+          continue;
+        }
+        if (!waited) line("      const u32 slot = inputs.wait();");
+        waited = true;
+        if (!plan_.brings_box(in)) continue;  // read with the other half
+        if (plan_.alternates(in))
+          line("      const TileInputHalves<{}, {}> in_{}(slot + {}, lane);", tag(tensor), plan_.gemm.piece,
+               tensor.name, offset);
+        else
+          line("      const TileInput<{}> {}(slot + {}, lane);", tag(tensor), local(in), offset);
+        offset += tile_bytes(in);
+      }
+    }
+    if (waited) line("      inputs.release();");
+  }
+
+  // A full-tile input of a pass: from global memory, at rows of place 0.
+  void read_directly(const EpilogueInput& in) {
+    const ir::Tensor& tensor = input_tensor(in);
+    const std::string where =
+        fmt::format("p.in_{}, p.pitch_in_{}, lane, tile.rows[0], p.all_rows", tensor.name, tensor.name);
+    if (plan_.alternates(in)) {
+      if (plan_.brings_box(in))
+        line("      const TileInputHalves<{}, {}> in_{}({}, 2 * columns.first, columns.exist);", tag(tensor),
+             plan_.gemm.piece, tensor.name, where);
+    } else {
+      line("      const TileInput<{}> {}({}, {}, columns.exist);", tag(tensor), local(in), where,
+           column_in(in.doubled, in.part, "columns.first"));
+    }
+  }
+
+  std::string argument(int leaf) const {
+    const EpilogueNode& node = plan_.epilogue.nodes[static_cast<size_t>(leaf)];
+    if (node.kind == EpilogueNode::Kind::accumulator) return fmt::format("sums.at({}, i, c)", block_index(node.index));
+    if (node.kind == EpilogueNode::Kind::param) return "p.param_" + graph_.params[static_cast<size_t>(node.index)].name;
+    const EpilogueInput& in = plan_.epilogue.inputs[static_cast<size_t>(node.index)];
+    switch (in.broadcast) {
+      case Broadcast::row: return local(in) + "[i]";
+      case Broadcast::column: return local(in) + "[c]";
+      case Broadcast::tile:
+        if (plan_.alternates(in)) return fmt::format("in_{}.at({}, i, c)", input_tensor(in).name, in.part);
+        return local(in) + ".at(i, c)";
+      default: return local(in);
+    }
+  }
+
+  // Whether both halves go to memory together, since they alternate there by less than a block.
+  bool alternates(const Sink& sink) const {
+    if (sink.values.size() != 2) return false;
+    return (plan_.deal == Deal::alternating && sink.kind == SinkKind::rows) ||
+           ((plan_.deal == Deal::alternating || plan_.deal == Deal::eights) && sink.kind == SinkKind::mx_rows);
+  }
+
+  void store(const ValueCluster& cluster) {
+    if (!at_once(cluster)) {
+      for (const SinkGroup& group : cluster.groups) {
+        line("      {{");
+        for (size_t part = 0; part < group.values.size(); ++part) {
+          const std::string name = fmt::format("value{}", part);
+          compute({group.values[part]}, name);
+          clear(name, needs_cleared_rows(group), needs_cleared_columns(group));
+          if (lowering::zero_when_empty(plan_, group)) clear_empty(name);
+          spell_sinks(group, static_cast<int>(part));
+        }
+        spell_alternating(group);
+        line("      }}");
+      }
+      return;
+    }
+    line("      {{");
+    std::string names;
+    for (const int root : cluster.roots) names += fmt::format("{}block_{}", names.empty() ? "" : ", ", root);
+    compute(cluster.roots, names);
+    for (const int root : cluster.roots) {
+      bool rows = false, columns = false, empty = false;
+      for (const SinkGroup& group : cluster.groups) {
+        if (std::find(group.values.begin(), group.values.end(), root) == group.values.end()) continue;
+        empty = empty || lowering::zero_when_empty(plan_, group);
+        rows = rows || needs_cleared_rows(group);
+        columns = columns || needs_cleared_columns(group);
+      }
+      clear(fmt::format("block_{}", root), rows, columns);
+      if (empty) clear_empty(fmt::format("block_{}", root));
+    }
+    for (const SinkGroup& group : cluster.groups) {
+      line("        {{");
+      for (size_t part = 0; part < group.values.size(); ++part)
+        line("        const Block& value{} = block_{};", part, group.values[part]);
+      for (size_t part = 0; part < group.values.size(); ++part) spell_sinks(group, static_cast<int>(part));
+      spell_alternating(group);
+      line("        }}");
+    }
+    line("      }}");
+  }
+
+  // Blocks of one or several values.
+  void compute(const std::vector<int>& roots, const std::string& names) {
+    std::string arguments;
+    auto add = [&](const std::string& text) { arguments += (arguments.empty() ? "" : ", ") + text; };
+    if (roots.size() > 1)
+      for (const int root : roots) add(fmt::format("block_{}.v[i][c]", root));
+    // What is computed separately must not be kept from one value to the next: the compiler is not to see that they
+    // share operations.
+    for (const int leaf : leaves_of(plan_.epilogue, roots))
+      add(plan_.schedule.separate ? fmt::format("ptx::opaque({})", argument(leaf)) : argument(leaf));
+    line("        Block {};", names);
+    line("#pragma unroll");
+    line("        for (int i = 0; i < own_rows; ++i)");
+    line("#pragma unroll");
+    line("          for (int c = 0; c < own_columns; ++c) {}{}({});",
+         roots.size() > 1 ? "" : fmt::format("{}.v[i][c] = ", names), function_name(roots), arguments);
+  }
+
+  void clear(const std::string& name, bool rows, bool columns) {
+    if (rows) line("        if (tile.valid_rows < tile_rows) clear_missing_rows({}, lane, tile.valid_rows);", name);
+    if (columns) line("        clear_missing_columns({}, columns);", name);
+  }
+
+  // The result of an empty group is zero, whatever the epilogue would make of no terms.
+  void clear_empty(const std::string& name) {
+    line("        if (tile.depth == 0) clear_missing_rows({}, lane, 0);", name);
+  }
+
+  void spell_sinks(const SinkGroup& group, int part) {
+    for (const Sink* sink : group.sinks)
+      if (!alternates(*sink)) spell_sink(*sink, part);
+  }
+  void spell_alternating(const SinkGroup& group) {
+    for (const Sink* sink : group.sinks)
+      if (alternates(*sink)) spell_alternating(*sink);
+  }
+
+  // Rows behind the group reach memory as zeros where the place has gaps, and must not reach a block's scale or a sum.
+  bool needs_cleared_rows(const SinkGroup& group) const {
+    for (const Sink* sink : group.sinks)
+      if (plan_.places[static_cast<size_t>(sink->place)].alignment > 1 || sink->kind == SinkKind::mx_transposed ||
+          needs_rows_cleared(sink->kind))
+        return true;
+    return false;
+  }
+  bool needs_cleared_columns(const SinkGroup& group) const {
+    for (const Sink* sink : group.sinks)
+      if (plan_.ragged_columns && sink->kind == SinkKind::mx_rows) return true;
+    return false;
+  }
+
+  // What adds to the result of an empty group must not even add 0.
+  bool guards_empty(const Sink& sink) const { return sink.accumulate && plan_.ragged_boxes; }
+  std::string out_buffer(const Sink& sink) const { return buffer("out_" + output_tensor(sink).name, sink.pointers); }
+
+  // Where the columns of a half lie in the output. In a transposed one each group has as many rows as there are
+  // columns.
+  std::string output_column(const Sink& sink, int part) const {
+    const std::string column = column_in(sink.values.size() == 2, part, "columns.first");
+    if (!plan_.places[static_cast<size_t>(sink.place)].local || sink.pointers) return column;
+    return fmt::format("tile.group * {} + {}", sink.values.size() == 2 ? "(2 * p.columns)" : "p.columns", column);
+  }
+
+  void spell_sink(const Sink& sink, int part) {
+    if (is_reduction(sink.kind)) {
+      out_ += put_reduction(graph_, plan_, sink, part);
+      return;
+    }
+    const ir::Tensor& tensor = output_tensor(sink);
+    const std::string& name = tensor.name;
+    const std::string rows = fmt::format("rows_{}", sink.place), element(storage_name(tensor.type.element));
+    const std::string column = output_column(sink, part);
+    const int step = sink.values.size() == 2 && plan_.deal == Deal::alternating ? 2 : 1;
+    const std::string guard = guards_empty(sink) ? "if (tile.depth != 0) " : "";
+    switch (sink.kind) {
+      case SinkKind::rows:
+        line("        {}store_rows<{}{}>(value{}, {}, p.pitch_{}, {}, columns, {});", guard, tag(tensor),
+             sink.accumulate ? ", true" : "", part, out_buffer(sink), name, rows, column);
+        break;
+      case SinkKind::transposed:
+        line("        {}store_transposed<{}, {}{}>(value{}, {}, p.pitch_{}, {}, columns, {});", guard, tag(tensor),
+             truth(plan_.stores_4_rows(sink)), transposed_options(sink, step), part, out_buffer(sink), name, rows,
+             column);
+        break;
+      case SinkKind::mx_rows: spell_mx(sink, part, fmt::format("store_rows_mx<{}>", element), rows, column); break;
+      case SinkKind::mx_transposed:
+        spell_mx(sink, part,
+                 fmt::format("store_transposed_mx<{}, {}{}>", element, truth(plan_.stores_4_rows(sink)),
+                             step == 1 ? "" : ", 2"),
+                 rows, column);
+        break;
+      default: break;
+    }
+  }
+
+  static std::string transposed_options(const Sink& sink, int step) {
+    if (step == 1) return sink.accumulate ? ", true" : "";
+    return fmt::format(", {}, {}", truth(sink.accumulate), step);
+  }
+
+  void spell_mx(const Sink& sink, int part, const std::string& function, const std::string& rows,
+                const std::string& column) {
+    const std::string& name = output_tensor(sink).name;
+    line("        {}(value{}, p.out_{}, p.pitch_{}, p.scales_{}, p.scale_pitch_{}, {}, lane, {}, columns, {}, block);",
+         function, part, name, name, name, name, scales_name(sink, static_cast<size_t>(part)), rows, column);
+  }
+
+  void spell_alternating(const Sink& sink) {
+    const ir::Tensor& tensor = output_tensor(sink);
+    const std::string& name = tensor.name;
+    if (sink.kind == SinkKind::rows)
+      line("        {}store_rows_alternating<{}{}>(value0, value1, {}, p.pitch_{}, rows_{}, columns);",
+           guards_empty(sink) ? "if (tile.depth != 0) " : "", tag(tensor), sink.accumulate ? ", true" : "",
+           out_buffer(sink), name, sink.place);
+    else
+      line(
+          "        store_rows_mx_alternating<{}, {}>(value0, value1, p.out_{}, p.pitch_{}, p.scales_{}, "
+          "p.scale_pitch_{}, lane, rows_{}, columns);",
+          storage_name(tensor.type.element), plan_.gemm.piece, name, name, name, name, sink.place);
+  }
+
+  const ir::Graph& graph_;
+  const KernelPlan& plan_;
+  const std::vector<ValueCluster> clusters_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string emit_epilogue(const ir::Graph& graph, const KernelPlan& plan) { return Emitter(graph, plan).run(); }
+
+}  // namespace epifuse::codegen

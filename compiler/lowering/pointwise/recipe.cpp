@@ -1,0 +1,229 @@
+#include "compiler/lowering/pointwise/recipe.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <set>
+
+#include "compiler/ir/buffers.h"
+
+namespace epifuse::lowering {
+namespace {
+
+// Enough to hide the latency of memory, few enough that each lays out the groups once for many items.
+constexpr int64_t blocks_per_multiprocessor = 8;
+constexpr int64_t warp = 32;
+
+class Writer {
+ public:
+  Writer(const ir::Graph& graph, const KernelPlan& plan) : graph_(graph), plan_(plan) {}
+
+  LaunchRecipe run() {
+    recipe_.kernel = graph_.name;
+    recipe_.target = plan_.target.name;
+    for (const ir::Param& param : graph_.params) recipe_.params.push_back({param.name, param.default_value});
+    add_buffers();
+    for (const PointwiseLaunch& launch : plan_.pointwise) add_step(launch);
+    for (const WorkspaceRegion& region : plan_.workspace) recipe_.workspace_bytes = region.offset + region.bytes;
+    add_symbols();
+    return recipe_;
+  }
+
+ private:
+  const ir::Tensor& input(ir::InputId id) const { return graph_.inputs[static_cast<size_t>(id)].tensor; }
+  const ir::Tensor& output(const PointwiseLaunch& launch) const {
+    return graph_.outputs[static_cast<size_t>(launch.output)].tensor;
+  }
+
+  void add_buffers() {
+    for (const ir::Buffer& buffer : ir::buffers(graph_)) {
+      RecipeTensor tensor;
+      tensor.name = buffer.name;
+      tensor.storage = buffer.storage;
+      tensor.role = buffer.role;
+      tensor.extents = buffer.extents;
+      tensor.pointer_axes = buffer.pointer_axes;
+      tensor.strided = buffer.role != TensorRole::group_sizes && !buffer.is_scale;
+      tensor.alignment = std::max(1, storage_bits(buffer.storage) / 8) * (buffer.is_scale ? 1 : neighbours(buffer));
+      tensor.alignment = std::min(tensor.alignment, 16);
+      if (buffer.role == TensorRole::group_sizes) tensor.group_align = group_align(buffer.tensor);
+      recipe_.tensors.push_back(std::move(tensor));
+    }
+  }
+
+  int64_t group_align(const std::string& dim) const {
+    for (const ir::Dimension& d : graph_.dims)
+      if (d.name == dim) return d.align;
+    return 1;
+  }
+
+  // Elements that are read or written at once.
+  int neighbours(const ir::Buffer& buffer) const {
+    for (const PointwiseLaunch& launch : plan_.pointwise) {
+      if (buffer.role == TensorRole::output && output(launch).name == buffer.name && stores_eight(launch)) return 8;
+      for (const PointwiseNode& node : launch.value.nodes)
+        if (node.wide && input(node.index).name == buffer.name) return 8;
+    }
+    return 1;
+  }
+  static bool stores_eight(const PointwiseLaunch& launch) {
+    return launch.width == 8 && launch.item_axis + 1 == launch.kept &&
+           (launch.kind != PointwiseKind::reduce || launch.chunk == 0);
+  }
+
+  void field(const std::string& name, FieldKind kind, uint32_t size, std::string tensor, IntExpr value, int index = 0) {
+    at_ = (at_ + size - 1) / size * size;
+    step_.fields.push_back({name, kind, at_, size, std::move(tensor), std::move(value), index});
+    at_ += size;
+  }
+  void address(const std::string& name, const std::string& tensor, IntExpr offset = 0) {
+    field(name, FieldKind::address, 8, tensor, std::move(offset));
+  }
+  void wide_number(const std::string& name, IntExpr value) {
+    field(name, FieldKind::integer64, 8, "", std::move(value));
+  }
+  void number(const std::string& name, IntExpr value) { field(name, FieldKind::integer32, 4, "", std::move(value)); }
+
+  static std::set<ir::InputId> inputs_of(const PointwiseLaunch& launch) {
+    std::set<ir::InputId> ids;
+    for (const PointwiseNode& node : launch.value.nodes)
+      if (node.kind == PointwiseNode::Kind::input) ids.insert(node.index);
+    for (const PointwiseCoordinate& c : launch.value.coordinates)
+      if (c.kind == PointwiseCoordinate::Kind::gathered) ids.insert(c.input);
+    return ids;
+  }
+
+  void strides(const ir::Tensor& tensor, const std::string& name) {
+    for (size_t axis = static_cast<size_t>(tensor.pointer_axes); axis + 1 < tensor.shape.size(); ++axis)
+      wide_number(fmt::format("stride{}_{}", axis, name),
+                  IntExpr::symbol(fmt::format("{}.stride{}", tensor.name, axis)));
+  }
+
+  void add_step(const PointwiseLaunch& launch) {
+    step_ = RecipeStep{};
+    at_ = 0;
+    step_.kind = RecipeStep::Kind::launch;
+    step_.entry = launch.entry;
+    step_.block = pointwise_threads;
+    step_.shared_bytes = static_cast<uint32_t>(4 * launch.shared_words);
+    const ir::Tensor& out = output(launch);
+    const bool partial = launch.kind == PointwiseKind::reduce && launch.chunk > 0;
+    const std::set<ir::InputId> inputs = inputs_of(launch);
+    for (const PointwiseTable& table : launch.tables)
+      address("sizes_" + dim_name(table.grouped), ir::group_sizes_name(graph_, table.grouped));
+    for (const ir::InputId id : inputs) address("in_" + input(id).name, input(id).name);
+    if (launch.chunk > 0) address("partials", std::string(workspace_name), launch.partials_offset);
+    if (!partial) address("out", out.name);
+    if (launch.kind == PointwiseKind::blocks) address("scales", out.name + ".scale");
+
+    const IntExpr items = item_count(launch);
+    wide_number("items", items);
+    for (const ir::InputId id : inputs) strides(input(id), "in_" + input(id).name);
+    if (!partial) strides(out, "out");
+    if (launch.kind == PointwiseKind::blocks) scale_strides(out);
+
+    for (size_t i = 0; i < launch.axes.size(); ++i)
+      number(fmt::format("size_{}", i), ir::extent_expression(graph_, launch.axes[i].name));
+    for (const PointwiseTable& table : launch.tables)
+      number("capacity_" + dim_name(table.grouped), ir::extent_expression(graph_, {1, table.grouped, 1}));
+    if (launch.chunk > 0 && launch.split.grouped < 0) {
+      if (partial)
+        number("split_size", ir::extent_expression(graph_, launch.split.name));
+      else
+        number("partials_of", partial_count(graph_, launch));
+    }
+    coordinates(launch);
+    params(launch);
+    step_.parameter_bytes = (at_ + 7) / 8 * 8;
+    const IntExpr needed = ceil_div(items, launch.warps ? pointwise_threads / warp : pointwise_threads);
+    step_.grid = min(IntExpr::symbol("sm_count") * blocks_per_multiprocessor, needed);
+    recipe_.steps.push_back(step_);
+  }
+
+  const std::string& dim_name(ir::DimId dim) const { return graph_.dims[static_cast<size_t>(dim)].name; }
+
+  IntExpr item_count(const PointwiseLaunch& launch) const {
+    IntExpr items = 1;
+    for (int i = 0; i < launch.kept; ++i) {
+      const IntExpr size = ir::extent_expression(graph_, launch.axes[static_cast<size_t>(i)].name);
+      items = items * (i == launch.item_axis ? ceil_div(size, launch.item_size) : size);
+    }
+    return launch.kind == PointwiseKind::reduce && launch.chunk > 0 ? items * partial_count(graph_, launch) : items;
+  }
+
+  // Scales are contiguous, in the layout `rows`.
+  void scale_strides(const ir::Tensor& out) {
+    std::vector<IntExpr> extents;
+    for (const ir::Buffer& buffer : ir::buffers(graph_))
+      if (buffer.is_scale && buffer.tensor == out.name && buffer.role == TensorRole::output) extents = buffer.extents;
+    for (size_t axis = 0; axis + 1 < extents.size(); ++axis) {
+      IntExpr stride = 1;
+      for (size_t i = axis + 1; i < extents.size(); ++i) stride = stride * extents[i];
+      wide_number(fmt::format("stride{}_scales", axis), stride);
+    }
+  }
+
+  void coordinates(const PointwiseLaunch& launch) {
+    using Kind = PointwiseCoordinate::Kind;
+    for (size_t i = 0; i < launch.value.coordinates.size(); ++i) {
+      const PointwiseCoordinate& c = launch.value.coordinates[i];
+      const bool halved = c.kind == Kind::split || c.kind == Kind::join || c.kind == Kind::part;
+      if (halved && c.piece == 0)
+        number(fmt::format("half_{}", i), exact_div(ir::extent_expression(graph_, c.whole), 2));
+      if (c.kind == Kind::gathered) number(fmt::format("limit_{}", i), ir::extent_expression(graph_, c.whole));
+    }
+  }
+
+  void params(const PointwiseLaunch& launch) {
+    std::set<ir::ParamId> used;
+    for (const PointwiseNode& node : launch.value.nodes)
+      if (node.kind == PointwiseNode::Kind::param) used.insert(node.index);
+    for (const ir::ParamId id : used)
+      field("param_" + graph_.params[static_cast<size_t>(id)].name, FieldKind::param, 4, "", 0, id);
+  }
+
+  void add_symbols() {
+    std::set<std::string> used;
+    for (const RecipeTensor& tensor : recipe_.tensors)
+      for (const IntExpr& extent : tensor.extents) extent.collect_symbols(used);
+    for (const RecipeStep& step : recipe_.steps) {
+      step.grid.collect_symbols(used);
+      for (const ParameterField& f : step.fields) f.value.collect_symbols(used);
+    }
+    recipe_.workspace_bytes.collect_symbols(used);
+    for (const ir::Dimension& dim : graph_.dims) {
+      if (!used.count(dim.name)) continue;
+      const bool fixed = dim.kind == ir::DimKind::fixed;
+      recipe_.symbols.push_back({dim.name, fixed ? SymbolKind::fixed : SymbolKind::launch, 1});
+    }
+  }
+
+  const ir::Graph& graph_;
+  const KernelPlan& plan_;
+  LaunchRecipe recipe_;
+  RecipeStep step_;
+  uint32_t at_ = 0;
+};
+
+}  // namespace
+
+IntExpr partial_count(const ir::Graph& graph, const PointwiseLaunch& launch) {
+  const IntExpr size = ir::extent_expression(graph, graph.base_name(launch.split.name));
+  if (launch.split.grouped < 0) return ceil_div(size, launch.chunk);
+  // Each group's rows begin a partial.
+  const ir::DimId cut_by = graph.dims[static_cast<size_t>(launch.split.grouped)].cut_by;
+  const IntExpr groups = ir::extent_expression(graph, {1, cut_by, 1});
+  return ceil_div(size + (groups - 1) * (launch.chunk - 1), launch.chunk);
+}
+
+IntExpr kept_elements(const ir::Graph& graph, const PointwiseLaunch& launch) {
+  IntExpr elements = 1;
+  for (int i = 0; i < launch.kept; ++i)
+    elements = elements * ir::extent_expression(graph, launch.axes[static_cast<size_t>(i)].name);
+  return elements;
+}
+
+LaunchRecipe build_pointwise_recipe(const ir::Graph& graph, const KernelPlan& plan) {
+  return Writer(graph, plan).run();
+}
+
+}  // namespace epifuse::lowering

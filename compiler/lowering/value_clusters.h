@@ -1,0 +1,34 @@
+// Which values of an epilogue are computed together. Values that share operations (a gradient's halves share the
+// sigmoid) are computed element by element in one loop: computed one behind the other, the assembler would keep what
+// they share for a whole block, and spill.
+#pragma once
+
+#include <vector>
+
+#include "compiler/lowering/kernel_plan.h"
+
+namespace epifuse::lowering {
+
+// Sinks of the same values share their blocks.
+struct SinkGroup {
+  std::vector<int> values;
+  std::vector<const Sink*> sinks;
+};
+
+struct ValueCluster {
+  std::vector<int> roots;  // nodes of the epilogue, each once; several share operations
+  std::vector<SinkGroup> groups;
+
+  // Whether all roots are computed in one loop; else each where it is stored.
+  bool at_once(const Epilogue& epilogue) const;
+};
+
+// Whether an empty group's values must become zero before they are stored: where the contraction lies in groups, the
+// sinks keep the groups, and the value is more than the bare sum. A sum over all groups takes what the epilogue makes
+// of no terms.
+bool zero_when_empty(const KernelPlan& plan, const SinkGroup& group);
+
+// In the order of first use. The epilogue must outlive the result.
+std::vector<ValueCluster> value_clusters(const Epilogue& epilogue);
+
+}  // namespace epifuse::lowering

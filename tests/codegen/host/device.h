@@ -1,0 +1,198 @@
+// A GPU's block of threads on the host: what pointwise kernels use of CUDA, so that generated kernels run in a test.
+//
+// The threads of a block are fibers of one host thread. Each runs until it must wait for others: at __syncthreads for
+// all of the block, at a shuffle for its warp. Blocks run one after the other. A thread that leaves the kernel no
+// longer counts, as on the device.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <ucontext.h>
+#include <vector>
+
+#define __device__
+#define __forceinline__ inline
+#define __global__
+#define __shared__
+#define __grid_constant__
+#define __launch_bounds__(...)
+
+using std::max;
+using std::min;
+
+struct Index {
+  unsigned x = 0;
+};
+inline Index threadIdx, blockIdx, gridDim;
+
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+template <class T>
+T __ldg(const T* from) {
+  // What the device faults on.
+  if (reinterpret_cast<uintptr_t>(from) % sizeof(T) != 0) std::abort();
+  return *from;
+}
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+inline unsigned __float_as_uint(float value) {
+  unsigned bits;
+  std::memcpy(&bits, &value, 4);
+  return bits;
+}
+
+namespace host {
+
+constexpr unsigned warp_size = 32;
+
+class Block {
+ public:
+  Block(unsigned threads, const std::function<void()>& body) : body_(body), fibers_(threads) {
+    for (unsigned i = 0; i < threads; ++i) {
+      Fiber& fiber = fibers_[i];
+      fiber.stack.reset(new char[stack_bytes]);
+      getcontext(&fiber.context);
+      fiber.context.uc_stack = {fiber.stack.get(), 0, stack_bytes};
+      fiber.context.uc_link = &scheduler_;
+      makecontext(&fiber.context, &Block::enter, 0);
+    }
+  }
+
+  void run() {
+    current_block = this;
+    while (step()) {
+    }
+    for (const Fiber& fiber : fibers_)
+      if (fiber.state != State::done) std::abort();  // threads wait for each other for ever
+  }
+
+  void sync() { wait(State::at_barrier); }
+
+  // What every lane of the warp gave, in turn.
+  uint64_t* exchange(uint64_t value) {
+    Fiber& fiber = fibers_[current_];
+    const unsigned turn = fiber.shuffles++ % 2;  // nobody is two shuffles ahead of a lane that has not read
+    Warp& warp = warps_[current_ / warp_size];
+    warp.values[turn][current_ % warp_size] = value;
+    wait(State::at_shuffle);
+    return warps_[current_ / warp_size].values[turn];
+  }
+
+  static inline Block* current_block = nullptr;
+
+ private:
+  static constexpr size_t stack_bytes = 64 * 1024;
+  enum class State { ready, at_barrier, at_shuffle, done };
+  struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack;
+    State state = State::ready;
+    unsigned shuffles = 0;
+  };
+  struct Warp {
+    uint64_t values[2][warp_size];
+  };
+
+  static void enter() {
+    Block& block = *current_block;
+    block.body_();
+    block.fibers_[block.current_].state = State::done;
+  }
+
+  void wait(State state) {
+    const unsigned self = current_;
+    fibers_[self].state = state;
+    swapcontext(&fibers_[self].context, &scheduler_);
+  }
+
+  // Runs what can run, and lets pass who waits for nobody any more. False when nothing moved.
+  bool step() {
+    bool moved = false;
+    for (unsigned i = 0; i < fibers_.size(); ++i) {
+      if (fibers_[i].state != State::ready) continue;
+      current_ = i;
+      threadIdx.x = i;
+      swapcontext(&scheduler_, &fibers_[i].context);
+      moved = true;
+    }
+    moved = release(0, static_cast<unsigned>(fibers_.size()), State::at_barrier) || moved;
+    for (unsigned first = 0; first < fibers_.size(); first += warp_size)
+      moved = release(first, first + warp_size, State::at_shuffle) || moved;
+    return moved;
+  }
+
+  bool release(unsigned begin, unsigned end, State state) {
+    bool any = false;
+    for (unsigned i = begin; i < end; ++i) {
+      if (fibers_[i].state != State::done && fibers_[i].state != state) return false;
+      any = any || fibers_[i].state == state;
+    }
+    for (unsigned i = begin; any && i < end; ++i)
+      if (fibers_[i].state == state) fibers_[i].state = State::ready;
+    return any;
+  }
+
+  const std::function<void()>& body_;
+  std::vector<Fiber> fibers_;
+  Warp warps_[32];
+  ucontext_t scheduler_;
+  unsigned current_ = 0;
+};
+
+inline void launch(unsigned grid, unsigned threads, const std::function<void()>& body) {
+  gridDim.x = grid;
+  for (unsigned block = 0; block < grid; ++block) {
+    blockIdx.x = block;
+    Block(threads, body).run();
+  }
+}
+
+template <class T>
+T shuffled(T value, const std::function<unsigned(unsigned)>& from) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  const unsigned lane = threadIdx.x % warp_size;
+  const uint64_t* all = Block::current_block->exchange(bits);
+  std::memcpy(&value, &all[from(lane)], sizeof value);
+  return value;
+}
+
+// Exact conversions, given by the test: by the number of a storage type.
+inline uint32_t (*encode)(int storage, double value) = nullptr;
+inline double (*decode)(int storage, uint32_t code) = nullptr;
+
+}  // namespace host
+
+inline void __syncthreads() { host::Block::current_block->sync(); }
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return host::shuffled(value, [=](unsigned) { return static_cast<unsigned>(lane); });
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned distance) {
+  return host::shuffled(value, [=](unsigned lane) { return lane < distance ? lane : lane - distance; });
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, unsigned mask) {
+  return host::shuffled(value, [=](unsigned lane) { return lane ^ mask; });
+}
+
+extern "C" void use_conversions(uint32_t (*encode)(int, double), double (*decode)(int, uint32_t)) {
+  host::encode = encode;
+  host::decode = decode;
+}

@@ -1,0 +1,119 @@
+// Plans of kernels without gemm: how outputs are walked, where reductions are cut, what the recipe asks of the caller,
+// and what is refused. That the kernels are right is tests/codegen/pointwise_test.cpp.
+#include "compiler/lowering/pointwise.h"
+
+#include "tests/lowering/lowering_support.h"
+
+using namespace epifuse;
+using namespace epifuse::test;
+using lowering::PointwiseKind;
+
+namespace {
+
+std::string spec(const std::string& body) { return "kernel test {\n" + body + "\n}\n"; }
+
+LoweredText lower_body(const std::string& body) { return lower_text(spec(body)); }
+
+std::string refusal(const std::string& body) {
+  const LoweredText result = lower_body(body);
+  CHECK(result.lowered.plans.empty());
+  return result.diagnostics.print();
+}
+
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+
+const ParameterField* field(const RecipeStep& step, std::string_view name) {
+  for (const ParameterField& f : step.fields)
+    if (f.name == name) return &f;
+  return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("elements are stored eight at a time where all of a dimension's runs are whole") {
+  const auto width = [](const std::string& body) { return lower_body(body).plan("pointwise").pointwise.at(0).width; };
+  CHECK(width("dim N = 64\ndyn S\nin x : bf16[S, N]\nout y : bf16[S, N] = x") == 8);
+  CHECK(width("dim N = 63\ndyn S\nin x : bf16[S, N]\nout y : bf16[S, N] = x") == 1);
+  CHECK(width("dim N = 64\ndyn S\nin x : bf16[S, N]\nout y : bf16[N, S] = x") == 1);
+  const std::string groups = "dim E = 2, N = 64\ngroup M by E\ngroup P = M align 16\nin x : bf16[M, N]\n";
+  CHECK(width(groups + "out y : bf16[N, P] = x") == 8);
+  CHECK(width(groups + "out y : bf16[N, M] = x") == 1);
+}
+
+TEST_CASE("the recipe asks for the alignment of its accesses, and takes strides") {
+  const LoweredText result = lower_body(
+      "dim N = 64\ndyn S\nin x : bf16[S, N]\nin q : e4m3[S, N]\nin r : f32[S]\nin z : f32[S, N/2]\n"
+      "a, b = split(x, 1)\nout y : f32[S, N] = x * q * r\nout t : bf16[N/2, S] = a * b + z");
+  const LaunchRecipe& recipe = result.plan("pointwise").recipe;
+  CHECK(recipe.find_tensor("x")->alignment == 16);
+  CHECK(recipe.find_tensor("q")->alignment == 8);
+  CHECK(recipe.find_tensor("r")->alignment == 4);
+  CHECK(recipe.find_tensor("z")->alignment == 4);
+  CHECK(recipe.find_tensor("y")->alignment == 16);
+  CHECK(recipe.find_tensor("t")->alignment == 2);
+  for (const RecipeTensor& tensor : recipe.tensors) CHECK(tensor.strided);
+  REQUIRE(recipe.steps.size() == 2);
+  CHECK(recipe.steps[0].entry != recipe.steps[1].entry);
+  REQUIRE(field(recipe.steps[0], "stride0_in_x"));
+  CHECK(field(recipe.steps[0], "stride0_in_x")->value.text() == "x.stride0");
+  CHECK(field(recipe.steps[0], "items")->value.text() == "S * ceil_div(N, 8)");
+}
+
+TEST_CASE("few terms are added by a thread, rows by a warp, and what has no bound in partials") {
+  const auto plan = [](const std::string& out) {
+    return lower_body("dim E = 4, J = 8, N = 4096\ngroup M by E\ndyn S\nin x : bf16[M, N]\nin w : f32[S, J, N]\n" + out)
+        .plan("pointwise");
+  };
+  const auto row = plan("out r : f32[M] = sum(x)");
+  REQUIRE(row.pointwise.size() == 1);
+  CHECK(row.pointwise[0].warps);
+  CHECK(row.recipe.workspace_bytes.constant() == 0);
+
+  const auto folded = plan("out r : f32[S, N] = sum(w)");
+  REQUIRE(folded.pointwise.size() == 1);
+  CHECK(!folded.pointwise[0].warps);
+  CHECK(folded.pointwise[0].width == 8);
+
+  const auto columns = plan("out r : f32[E, N] = sum(x)\nout s : f32[N] = amax(x)");
+  REQUIRE(columns.pointwise.size() == 4);
+  CHECK(columns.pointwise[0].kind == PointwiseKind::reduce);
+  CHECK(columns.pointwise[1].kind == PointwiseKind::finish);
+  CHECK(columns.pointwise[1].group_axis == 0);
+  CHECK(columns.pointwise[3].group_axis == -1);
+  // Each group begins a partial of 64 rows; the second output's partials lie behind the first's.
+  const auto value = [](const IntExpr& e) {
+    return *e.evaluate([](std::string_view name) -> std::optional<int64_t> {
+      return name == "E" ? 4 : name == "N" ? 4096 : name == "M" ? 1000 : 1;
+    });
+  };
+  constexpr int64_t bytes = (1000 + 3 * 63 + 63) / 64 * 4096 * 4;
+  CHECK(value(columns.workspace[0].bytes) == bytes);
+  CHECK(value(columns.workspace[1].offset) == bytes);
+  CHECK(value(columns.recipe.workspace_bytes) == 2 * bytes);
+}
+
+TEST_CASE("what is not lowered is refused by name and place") {
+  const std::string rows = "dim E = 2, N = 64\ngroup M by E\ngroup P = M align 128\nin x : bf16[M, N]\n";
+  CHECK(contains(refusal(rows + "out y : mxfp4[M, N] = x"), "an output of type mxfp4"));
+  CHECK(contains(refusal(rows + "out y : mxfp8(layout = blocked_128x4)[M, N] = x"), "blocked_128x4"));
+  CHECK(contains(refusal("dim E = 2, N = 64\ngroup M by E\nin x : mxfp8[M, N]\nout y : bf16[M, N] = x"),
+                 "an input of type mxfp8"));
+  CHECK(contains(refusal("dim E = 2, N = 64\ngroup M by E slot 8\nin x : bf16[M, N]\nout y : bf16[M, N] = x"),
+                 "groups in slots"));
+  const std::string all = refusal(rows + "out y : mxfp4[M, N] = x\nout z : nvfp4[M, N] = x");
+  CHECK(contains(all, "mxfp4"));
+  CHECK(contains(all, "nvfp4"));  // all of a kernel's at once
+}
+
+TEST_CASE("a plan prints its launches") {
+  const LoweredText result = lower_body(
+      "dim E = 2, N = 64\ngroup M by E\ngroup P = M align 128\nin x : bf16[M, N]\nout q : mxfp8[N, P] = x * 2\n"
+      "out s : f32[E, N] = sum(x)");
+  const std::string text = lowering::print(result.lowered.graph, result.plan("pointwise"));
+  for (const char* part : {"pointwise blocks q mxfp8, a thread for each item of 32, 8 at once", "axis 1 P align 128",
+                           "groups 2 of M + 0: M align 1 + 2 P align 128 + 4", "partials of 64 along M",
+                           "pointwise finish s f32", "workspace 0 + ", "launch kernel_test_2"}) {
+    INFO(part << "\n" << text);
+    CHECK(contains(text, part));
+  }
+}

@@ -1,0 +1,42 @@
+// grad: the backward kernels of a chain of forward kernels, as a spec.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "compiler/chain/derive_backward.h"
+#include "tools/commands.h"
+#include "tools/output_file.h"
+#include "tools/spec_file.h"
+
+namespace epifuse::tools {
+
+Report gradients(const CommandLine& line, Surroundings& world) {
+  using Json = nlohmann::ordered_json;
+  const std::string& path = line.specs.front();
+  std::string file;
+  if (!line.output.empty()) {
+    const Result<std::string> checked = output_file(world.disk, line.output);
+    if (!checked) return failure(checked.error());
+    file = *checked;
+    if (Status other = check_not_replaced(file, path); !other) return failure(other.error());
+  }
+  Diagnostics diagnostics;
+  const Result<Program> program = read_spec(path, world.disk, diagnostics);
+  if (!program) return failure(program.error());
+  const std::optional<std::string> text = chain::derive_backward(*program, line.chain, diagnostics);
+  if (!text) return failure(std::move(diagnostics));
+  Report report;
+  report.diagnostics = std::move(diagnostics);
+  Json fields = {{"chain", line.chain}};
+  if (file.empty()) {
+    report.text = *text;
+    fields["text"] = *text;
+  } else {
+    if (Status written = write_output(world.disk, file, *text); !written) return failure(written.error());
+    report.text = fmt::format("{}: written\n", line.output);
+    fields["output"] = line.output;
+  }
+  report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return report;
+}
+
+}  // namespace epifuse::tools
