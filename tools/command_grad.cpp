@@ -1,6 +1,8 @@
 // grad: the backward kernels of a chain of forward kernels, as a spec.
+#include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "compiler/chain/derive_backward.h"
 #include "tools/commands.h"
@@ -8,6 +10,22 @@
 #include "tools/spec_file.h"
 
 namespace epifuse::tools {
+namespace {
+
+// The way from the file that is written to the folder of the spec; empty when they lie together, or nothing leads
+// there.
+std::string folder_of_spec(const std::string& spec, const std::string& file) {
+  namespace fs = std::filesystem;
+  const auto folder = [](const std::string& path) {
+    const fs::path parent = fs::path(path).parent_path();
+    return parent.empty() ? fs::path(".") : parent;
+  };
+  std::error_code failed;
+  const fs::path way = fs::relative(folder(spec), folder(file), failed);
+  return failed || way == "." ? "" : way.generic_string();
+}
+
+}  // namespace
 
 Report gradients(const CommandLine& line, Surroundings& world) {
   using Json = nlohmann::ordered_json;
@@ -22,7 +40,8 @@ Report gradients(const CommandLine& line, Surroundings& world) {
   Diagnostics diagnostics;
   const Result<Program> program = read_spec(path, world.disk, diagnostics);
   if (!program) return failure(program.error());
-  const std::optional<std::string> text = chain::derive_backward(*program, line.chain, diagnostics);
+  const std::optional<std::string> text =
+      chain::derive_backward(*program, line.chain, diagnostics, file.empty() ? "" : folder_of_spec(path, file));
   if (!text) return failure(std::move(diagnostics));
   Report report;
   report.diagnostics = std::move(diagnostics);

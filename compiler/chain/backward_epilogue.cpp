@@ -65,7 +65,7 @@ class Epilogue {
     std::vector<std::string> results, sources;
     for (size_t i = 0; i < link_.saved.values.size(); ++i) {
       const SavedValue& value = link_.saved.values[i];
-      results.push_back(value.linear.factor.is_one() ? link_.dp[i] : "d" + value.output);
+      results.push_back(link_.d_saved[i]);
       sources.push_back(value.output);
     }
     const std::vector<std::string> seeds = results;
@@ -141,8 +141,13 @@ class Epilogue {
     ast::Tensor tensor = input.tensor;
     const bool full = is_full(input);
     const bool is_stored = std::find(link_.dp.begin(), link_.dp.end(), sum) != link_.dp.end();
-    if (full && (is_stored || (seed_is_input && sum == link_.dy)))
+    const bool is_seed = seed_is_input && sum == link_.dy;
+    // Where other kernels have the input, too, there has to be one tensor to which each adds its part.
+    if (full && (is_stored || is_seed) && !gradients_.has_several_parts(link_, input)) {
+      const size_t at = static_cast<size_t>(std::find(link_.dp.begin(), link_.dp.end(), sum) - link_.dp.begin());
+      gradients_.store(link_, input, {sum, is_seed ? link_.dy_tensor() : link_.dp_tensors[at]});
       return text_.comment(fmt::format("The gradient of {} is {} itself.", input.name.text, sum));
+    }
     const std::string name = gradients_.name(link_, input);
     const bool is_written = gradients_.mark_written(link_, input);
     if (!full) {
@@ -153,6 +158,8 @@ class Epilogue {
     }
     if (is_written)
       text_.comment(fmt::format("Adds to {}, which another kernel of the chain has written before.", name));
+    else
+      gradients_.store(link_, input, {name, tensor});
     text_.output(name, tensor, is_written ? "+=" : "=", {full ? sum : fmt::format("sum({})", sum), {}});
   }
 
@@ -170,7 +177,10 @@ class Epilogue {
 InputGradients::InputGradients(const std::vector<Link>& links, Names& names) : names_(names) {
   for (const Link& link : links)
     for (const ast::Statement& statement : link.kernel.tree->statements)
-      if (const auto* input = std::get_if<ast::In>(&statement)) keys_[input->name.text].insert(key(link, *input));
+      if (const auto* input = std::get_if<ast::In>(&statement)) ++keys_[input->name.text][key(link, *input)];
+  // What the chain starts from keeps the plain name for the whole of its gradient.
+  const ast::In& start = *links.front().kernel.products[0].data;
+  known_[key(links.front(), start)] = names_.make("d" + start.name.text, links.front().kernel.name());
 }
 
 std::string InputGradients::name(const Link& link, const ast::In& input) {
@@ -183,6 +193,19 @@ std::string InputGradients::name(const Link& link, const ast::In& input) {
 
 std::string InputGradients::part(const Link& link, const ast::In& input, const std::string& of) {
   return names_.make(fmt::format("{}_{}", name(link, input), of));
+}
+
+bool InputGradients::has_several_parts(const Link& link, const ast::In& input) const {
+  return keys_.at(input.name.text).at(key(link, input)) > 1;
+}
+
+void InputGradients::store(const Link& link, const ast::In& input, StoredGradient gradient) {
+  stored_.insert_or_assign(key(link, input), std::move(gradient));
+}
+
+std::optional<StoredGradient> InputGradients::stored_for_start(const ast::In& start) const {
+  const auto found = stored_.find(shared_key(start));
+  return found == stored_.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool InputGradients::mark_written(const Link& link, const ast::In& input) {
@@ -198,7 +221,11 @@ std::string InputGradients::key(const Link& link, const ast::In& input) {
       [&](const ir::Extent& extent) { return extent.dim >= 0 && graph.dims[extent.dim].kind != ir::DimKind::fixed; });
   const Product& product = link.kernel.products[0];
   const bool is_shared = has_rows && product.data != &input;
-  return input.name.text + " : " + tensor_text(input.tensor).text + (is_shared ? "" : " of " + link.kernel.name());
+  return shared_key(input) + (is_shared ? "" : " of " + link.kernel.name());
+}
+
+std::string InputGradients::shared_key(const ast::In& input) {
+  return input.name.text + " : " + tensor_text(input.tensor).text;
 }
 
 void write_backward_epilogue(KernelText& text, Link& link, const Text& seed, bool seed_is_input,

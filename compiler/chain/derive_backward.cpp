@@ -18,8 +18,8 @@ namespace {
 
 class Deriver {
  public:
-  Deriver(const Program& program, std::vector<Link>& links, Names& names)
-      : program_(program), links_(links), names_(names), gradients_(links, names) {
+  Deriver(const Program& program, std::vector<Link>& links, Names& names, const std::string& spec_folder)
+      : program_(program), links_(links), names_(names), spec_folder_(spec_folder), gradients_(links, names) {
     for (const Link& link : links) kernel_names_.take(link.kernel.name());
   }
 
@@ -58,16 +58,10 @@ class Deriver {
   // twice.
   void last_epilogue(Link& link) {
     KernelText kernel = begin(link, "epilogue_backward", {&link.kernel});
-    kernel.input(link.dy, dy_tensor(link));
+    kernel.input(link.dy, link.dy_tensor());
     kernel.comment(epilogue_mathematics(link, link.dy));
     write_backward_epilogue(kernel, link, {link.dy, {}}, true, gradients_);
     if (kernel.has_outputs()) add(kernel, "-> " + kernel.output_names());
-  }
-
-  // As the forward pass stores y, where that is no quantised form.
-  static ast::Tensor dy_tensor(const Link& link) {
-    const std::string& type = link.y->tensor.type.text;
-    return plain_tensor(is_plain(link.y->tensor) ? type : "bf16", link.kernel.graph, link.y_shape);
   }
 
   void weight_gradient(size_t i) {
@@ -93,7 +87,7 @@ class Deriver {
 
   void declare_dp(KernelText& kernel, const Link& link) {
     for (size_t p = 0; p < link.dp.size(); ++p) {
-      const ast::Tensor& tensor = link.dp_is_dy ? dy_tensor(link) : link.dp_tensors[p];
+      const ast::Tensor& tensor = link.dp_is_dy ? link.dy_tensor() : link.dp_tensors[p];
       kernel.input(link.dp[p], tensor);
     }
   }
@@ -147,6 +141,12 @@ class Deriver {
         kernel.comment(fmt::format(
             "Its rows are those that {} gathers; what belongs to one row of the input is still to be added up.",
             product.index));
+      if (const std::optional<StoredGradient> part = gradients_.stored_for_start(*product.data)) {
+        kernel.input(part->name, part->tensor);
+        kernel.comment(fmt::format("Another kernel of the chain reads {}, too: {} is its part of the gradient.",
+                                   product.data->name.text, part->name));
+        seed.text += " + " + part->name;
+      }
       kernel.output(name, plain_tensor(type, link.kernel.graph, product.data_shape), "=", seed);
       return add(kernel, "-> " + kernel.output_names());
     }
@@ -186,13 +186,39 @@ class Deriver {
                        link.saved_names(), link.kernel.name());
   }
 
+  // Which output each kernel of the chain reads, and as which input: their names may differ.
+  std::string connections() const {
+    std::vector<std::string> read;
+    for (size_t i = 0; i + 1 < links_.size(); ++i) {
+      const ForwardKernel& reader = links_[i + 1].kernel;
+      read.push_back(fmt::format("{}.{} -> {}.{}", links_[i].kernel.name(), links_[i].y->name.text, reader.name(),
+                                 reader.products[0].data->name.text));
+    }
+    return read.empty() ? "" : fmt::format("# What feeds what: {}\n#\n", joined(read));
+  }
+
+  // Outputs besides the one that the gradient takes its way through: a loss that reads them has no part in what is
+  // derived.
+  std::string outputs_left_out() const {
+    std::vector<std::string> left_out;
+    for (const Link& link : links_)
+      for (const ast::Statement& statement : link.kernel.tree->statements) {
+        const auto* out = std::get_if<ast::Out>(&statement);
+        if (out == nullptr || out == link.y) continue;
+        left_out.push_back(fmt::format("{}.{}", link.kernel.name(), out->name.text));
+      }
+    const Link& last = links_.back();
+    return fmt::format("# The gradient comes in as {}, of {}.{}.{}\n#\n", last.dy, last.kernel.name(),
+                       last.y->name.text, left_out.empty() ? "" : " None comes in through " + joined(left_out) + ".");
+  }
+
   std::string header() const {
     std::vector<std::string> chain;
     for (const Link& link : links_) chain.push_back(link.kernel.name());
     const std::string& path = program_.main().source->name;
     std::string text = fmt::format("# Backward kernels of {}, derived from {} by `epifuse grad --chain {}`.\n#\n",
                                    fmt::join(chain, " -> "), path.substr(path.rfind('/') + 1), fmt::join(chain, ","));
-    text += "# In the order in which they run:\n";
+    text += connections() + outputs_left_out() + "# In the order in which they run:\n";
     for (const std::string& step : order_) text += fmt::format("#   {}\n", step);
     text += "#\n# The forward pass has to keep:\n";
     for (const Link& link : links_) {
@@ -202,6 +228,14 @@ class Deriver {
     for (const std::string& name : saving_)
       text += fmt::format("# {} did not store what is needed: run it as it is written here.\n", name);
     return text;
+  }
+
+  // As it has to be written where the text will lie.
+  std::string use_path(size_t i) const {
+    const std::string& path = program_.main().uses[i].path;
+    const Program::Unit& used = program_.units[program_.units[0].uses[i]];
+    const bool moves = !spec_folder_.empty() && !path.starts_with('/') && !is_library_file(used.tree.source->name);
+    return moves ? spec_folder_ + "/" + path : path;
   }
 
   // The file's `use` lines, and those of its own constants and functions that the kernels need.
@@ -216,7 +250,7 @@ class Deriver {
         if (needed.count(constant.name.text) != 0) needed.merge(expression_text(constant.value).names);
     }
     std::string text;
-    for (const ast::Use& use : file.uses) text += fmt::format("use \"{}\"\n", use.path);
+    for (size_t i = 0; i < file.uses.size(); ++i) text += fmt::format("use \"{}\"\n", use_path(i));
     for (const ast::Const& constant : file.constants)
       if (needed.count(constant.name.text) != 0)
         text += fmt::format("const {} = {}\n", constant.name.text, expression_text(constant.value).text);
@@ -233,6 +267,7 @@ class Deriver {
   const Program& program_;
   std::vector<Link>& links_;
   Names& names_;
+  const std::string& spec_folder_;
   Names kernel_names_;
   InputGradients gradients_;
   std::vector<std::string> order_, texts_, saving_;
@@ -259,12 +294,12 @@ bool resolves(const Program& program, const std::string& text, const Span& where
 }  // namespace
 
 std::optional<std::string> derive_backward(const Program& program, const std::vector<std::string>& kernels,
-                                           Diagnostics& diagnostics) {
+                                           Diagnostics& diagnostics, const std::string& spec_folder) {
   if (diagnostics.has_errors()) return std::nullopt;
   Names names;
   std::optional<std::vector<Link>> links = link_chain(program, kernels, names, diagnostics);
   if (!links) return std::nullopt;
-  const std::string text = Deriver(program, *links, names).run();
+  const std::string text = Deriver(program, *links, names, spec_folder).run();
   if (!resolves(program, text, links->back().kernel.tree->name.where, diagnostics)) return std::nullopt;
   return format_spec(std::make_shared<const SourceFile>(SourceFile{"derived", text}), diagnostics);
 }

@@ -19,7 +19,9 @@ namespace epifuse::chain {
 
 // The text of the spec, formatted; every kernel in it resolves. `kernels` are kernels of the main file in the order in
 // which they run. Nothing when a name is wrong or something cannot be derived: the diagnostics say what and why.
+// `spec_folder` leads from where the text will lie to the folder of the main file, "../mlp", so that its `use` lines
+// still find what is beside that; empty: they lie together.
 std::optional<std::string> derive_backward(const Program& program, const std::vector<std::string>& kernels,
-                                           Diagnostics& diagnostics);
+                                           Diagnostics& diagnostics, const std::string& spec_folder = "");
 
 }  // namespace epifuse::chain

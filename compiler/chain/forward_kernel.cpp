@@ -52,6 +52,11 @@ class Reader {
                    fmt::format("the gemms of '{}' read different inputs, '{}' and '{}'", kernel_.name(),
                                kernel_.products[0].data->name.text, kernel_.products[1].data->name.text),
                    "a kernel of a chain has one input that comes from the kernel before it");
+    if (kernel_.products.size() == 2 && kernel_.products[0].index != kernel_.products[1].index)
+      return error(kernel_.products[1].call->where,
+                   fmt::format("the gemms of '{}' read different rows, '{}' and '{}'", kernel_.name(),
+                               rows(kernel_.products[0]), rows(kernel_.products[1])),
+                   "the gradient of the rows is one tensor: read them by one index");
     return true;
   }
 
@@ -59,6 +64,11 @@ class Reader {
   bool error(const Span& where, std::string message, std::string hint = "") {
     diagnostics_.error(where, std::move(message), std::move(hint));
     return false;
+  }
+
+  static std::string rows(const Product& product) {
+    const std::string& name = product.data->name.text;
+    return product.index.empty() ? name : fmt::format("{}[{}]", name, product.index);
   }
 
   struct Operand {

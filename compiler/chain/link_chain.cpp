@@ -25,7 +25,7 @@ class Linker {
         return error(link.y->name.where,
                      fmt::format("'{}' does not depend on every gemm of '{}'", link.y->name.text, link.kernel.name()));
       }
-      if (!find_data(i)) return false;
+      if (!find_data(i) || !reads_have_one_way(i)) return false;
       link.saved = find_saved_values(link.kernel, link.y->value);
       name_gradients(link, i + 1 == links_.size());
     }
@@ -152,11 +152,16 @@ class Linker {
     if (i > 0) {
       Link& before = links_[i - 1];
       const ValueId y = before.kernel.values.of(before.y->value);
+      const ast::Out* found = nullptr;
       for (const ast::Statement& statement : before.kernel.tree->statements) {
         const auto* out = std::get_if<ast::Out>(&statement);
         if (out == nullptr || !is_plain(out->tensor) || before.kernel.values.of(out->value) != y) continue;
-        link.data_name = out->name.text;
-        link.data = out->tensor;
+        // Of several the first that a gemm takes as it is: one of 16 bits.
+        if (found == nullptr || (found->tensor.type.text == "f32" && out->tensor.type.text != "f32")) found = out;
+      }
+      if (found != nullptr) {
+        link.data_name = found->name.text;
+        link.data = found->tensor;
         return true;
       }
       hint = fmt::format("store it plainly in '{}', too: out {} : {} = {}", before.kernel.name(),
@@ -170,6 +175,61 @@ class Linker {
                  hint);
   }
 
+  // Whether y is made of the input other than by the gemms.
+  static bool is_in_epilogue(Link& link, const ast::In& input) {
+    std::set<ValueId> products;
+    for (const Product& product : link.kernel.products) products.insert(product.value);
+    return link.kernel.values.depends(link.kernel.values.of(link.y->value), link.kernel.values.of_name(input.name.text),
+                                      products);
+  }
+
+  // A tensor whose gradient is a sum over several ways back would lack all but one of them. What the chain itself reads
+  // is the exception: whatever its epilogues give it is added at the end.
+  bool reads_have_one_way(size_t i) {
+    Link& link = links_[i];
+    const std::vector<Product>& products = link.kernel.products;
+    for (const ast::Statement& statement : link.kernel.tree->statements) {
+      const auto* input = std::get_if<ast::In>(&statement);
+      if (input == nullptr) continue;
+      const bool is_data = products[0].data == input;
+      const bool is_weight = std::any_of(products.begin(), products.end(),
+                                         [&](const Product& product) { return product.weight == input; });
+      const bool in_epilogue = is_in_epilogue(link, *input);
+      const std::string& name = input->name.text;
+      if (is_data || (!is_weight && !in_epilogue)) continue;
+      for (size_t before = 0; before < i; ++before)
+        if (links_[before].kernel.output(name) != nullptr)
+          return error(input->name.where,
+                       fmt::format("'{}' reads '{}', which '{}' stores, besides what its gemm gets from the kernel "
+                                   "before it",
+                                   link.kernel.name(), name, links_[before].kernel.name()),
+                       fmt::format("the gradient of '{}' would be a sum of two ways back; derive the chain in parts, "
+                                   "and add the two by hand",
+                                   name));
+      if (i > 0 && !is_same_as_start(*input)) return false;
+    }
+    return true;
+  }
+
+  // An input that is called as what the chain starts from is that tensor, unless its shape says otherwise.
+  bool is_same_as_start(const ast::In& input) {
+    const Product& start = links_[0].kernel.products[0];
+    if (start.data->name.text != input.name.text) return true;
+    const std::string here = tensor_text(input.tensor).text, there = tensor_text(start.data->tensor).text;
+    const auto shape = [](const std::string& text) { return text.substr(text.find('[') + 1); };
+    if (here != there && shape(stored_text(input.tensor)) == shape(stored_text(start.data->tensor)))
+      return error(
+          input.name.where,
+          fmt::format("'{}' is {} here, and {} in '{}'", input.name.text, here, there, links_[0].kernel.name()),
+          "the kernels of a chain have one type for a tensor");
+    if (here == there && !start.index.empty())
+      return error(input.name.where,
+                   fmt::format("'{}' is what '{}' reads rows of by an index, and is read here once more",
+                               input.name.text, links_[0].kernel.name()),
+                   "the sum of its gradients would be a scatter-add, which the language does not have");
+    return true;
+  }
+
   void name_gradients(Link& link, bool is_last) {
     link.dy = names_.make("d" + link.y->name.text, link.kernel.name());
     const SavedValues& saved = link.saved;
@@ -178,13 +238,13 @@ class Linker {
       const Product& product = link.kernel.products[i];
       const SavedValue& value = saved.values[i];
       const bool is_dy = saved.none_needed && value.linear.factor.is_one();
-      const std::string wish = !value.named.empty() ? value.named : value.output.empty() ? "h" : value.output;
+      const bool is_scaled = !saved.none_needed && !value.linear.factor.is_one();
+      if (is_scaled) link.d_saved.push_back(names_.make("d" + value.output, link.kernel.name()));
+      std::string wish = !value.named.empty() ? value.named : value.output.empty() ? "h" : value.output;
+      if (is_scaled && wish == value.output) wish = "h";
       link.dp.push_back(is_dy ? link.dy : names_.make("d" + wish, link.kernel.name()));
-      // As wide as what is saved, or as what the kernel reads.
-      const std::string type = saved.none_needed
-                                   ? (is_plain(product.data->tensor) ? product.data->tensor.type.text : "bf16")
-                                   : value.tensor.type.text;
-      link.dp_tensors.push_back(plain_tensor(type, link.kernel.graph, product.shape));
+      if (!is_scaled) link.d_saved.push_back(link.dp.back());
+      link.dp_tensors.push_back(plain_tensor(link.operand_type(), link.kernel.graph, product.shape));
     }
   }
 
@@ -220,6 +280,17 @@ std::string Link::saved_names() const {
   return names;
 }
 
+std::string Link::operand_type() const {
+  // A quantised operand whose plain copy is f32 says nothing of 16 bits.
+  const bool is_own = is_plain(kernel.products[0].data->tensor);
+  return !is_own && data.type.text == "f32" ? "bf16" : data.type.text;
+}
+
+ast::Tensor Link::dy_tensor() const {
+  const std::string type = is_plain(y->tensor) ? y->tensor.type.text : "bf16";
+  return plain_tensor(dp_is_dy ? operand_type() : type, kernel.graph, y_shape);
+}
+
 std::optional<std::vector<Link>> link_chain(const Program& program, const std::vector<std::string>& kernels,
                                             Names& names, Diagnostics& diagnostics) {
   std::vector<Link> links;
@@ -231,7 +302,7 @@ std::optional<std::vector<Link>> link_chain(const Program& program, const std::v
     }
     std::optional<ForwardKernel> kernel = read_forward_kernel(program, kernels[i], diagnostics);
     if (!kernel) return std::nullopt;
-    links.push_back({std::move(*kernel), nullptr, {}, {}, {}, {}, {}, {}, {}, false});
+    links.push_back({std::move(*kernel), nullptr, {}, {}, {}, {}, {}, {}, {}, false, {}});
   }
   take_names(program, links, names);
   if (!Linker(links, names, diagnostics).run()) return std::nullopt;

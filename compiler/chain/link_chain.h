@@ -24,10 +24,19 @@ struct Link {
 
   std::string dy;                       // the gradient of y
   std::vector<std::string> dp;          // of each product
-  std::vector<ast::Tensor> dp_tensors;  // as they are stored
+  std::vector<ast::Tensor> dp_tensors;  // as they are stored: operands of gemms
   bool dp_is_dy = false;                // nothing lies between
+  std::vector<std::string> d_saved;     // of each saved value: dp where that is the product with additions alone
 
   std::string saved_names() const;  // "gate, up"
+
+  // The type in which a gradient is stored that is an operand of this kernel's backward gemms: that of the forward's
+  // own operand, since a gemm has one type, whatever `pre` or the result is kept as.
+  std::string operand_type() const;
+
+  // The gradient of y as the backward pass is given it: stored as y is, where that is no quantised form and no gemm
+  // reads dy itself.
+  ast::Tensor dy_tensor() const;
 };
 
 // Reads the kernels and matches them; everything that stands in the way of a derivation is reported here. `names` gets

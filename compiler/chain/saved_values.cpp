@@ -45,6 +45,20 @@ class Finder {
                        [&](const ast::In* input) { return mentions(kernel_, factors, *input); });
   }
 
+  // A scale of each row is data of its own, maybe of several kernels, and needs its gradient whole; of one for each
+  // weight, as a quantised weight has it, the gradient is seldom wanted, and what is stored serves.
+  bool scales_by_rows(const Linear& linear) {
+    const Text factors = multiplied("", linear.factor);
+    return std::any_of(kernel_.graph.inputs.begin(), kernel_.graph.inputs.end(), [&](const ir::Input& input) {
+      const ir::Shape& shape = input.tensor.shape;
+      return std::any_of(shape.begin(), shape.end(),
+                         [&](const ir::Extent& extent) {
+                           return extent.dim >= 0 && kernel_.graph.dims[extent.dim].kind != ir::DimKind::fixed;
+                         }) &&
+             mentions(kernel_, factors, *kernel_.input(input.tensor.name));
+    });
+  }
+
   bool lies_between(ValueId value, const Product& product) {
     return kernel_.values.depends(y_, value) && !kernel_.values.depends(y_, product.value, {value});
   }
@@ -85,7 +99,7 @@ class Finder {
       if (out == nullptr || out->accumulate || !is_plain(out->tensor)) continue;
       const ir::Output* resolved = kernel_.graph_output(out->name.text);
       if (resolved->reduction != ir::Reduction::none || resolved->tensor.shape != product.shape) continue;
-      if (const std::optional<Linear> linear = usable(out->value, product))
+      if (const std::optional<Linear> linear = usable(out->value, product); linear && !scales_by_rows(*linear))
         return SavedValue{kernel_.values.of(out->value), *linear, out->name.text, out->tensor,
                           out->value.kind == Expr::Kind::name ? out->value.name.text : ""};
     }

@@ -49,12 +49,12 @@ class Emitter {
     open_sinks();
     line("#pragma unroll{}", plan_.schedule.rolled ? " 1" : "");
     line("    for (int block = 0; block < {}; ++block) {{", blocks());
-    if (plan_.natural_columns())
-      for (int part = 0; part < plan_.gemm.parts; ++part) line("      sums.straighten({});", block_index(part));
+    straighten();
     line("      const OwnColumns columns(lane, first_column + block * block_columns, p.columns);");
     block_loads();
     for (const ValueCluster& cluster : clusters_) store(cluster);
-    if (plan_.schedule.rolled && !is_pass()) line("      sums.shift();");
+    if (plan_.schedule.rolled && !is_pass())
+      for (int i = 0; i < (plan_.interleaved_weight() ? 2 : 1); ++i) line("      sums.shift();");
     line("    }}");
     flush_sinks();
     line("  }}\n}};\n");
@@ -76,6 +76,13 @@ class Emitter {
   static std::string_view tag(const ir::Tensor& tensor) { return storage_name(tensor.type.storage()); }
   bool is_pass() const { return plan_.schedule.family == lowering::Family::pass; }
   int blocks() const { return plan_.part_tile() / lowering::block_columns; }
+
+  void straighten() {
+    if (plan_.interleaved_weight())
+      line("      sums.straighten_halves<{}>({});", plan_.gemm.piece, plan_.schedule.rolled ? "0" : "block");
+    else if (plan_.natural_columns())
+      for (int part = 0; part < plan_.gemm.parts; ++part) line("      sums.straighten({});", block_index(part));
+  }
 
   // The block of a part among the accumulators, in the loop over blocks: a rolled loop moves them down.
   std::string block_index(int part) const {
@@ -265,6 +272,9 @@ class Emitter {
 
   std::string argument(int leaf) const {
     const EpilogueNode& node = plan_.epilogue.nodes[static_cast<size_t>(leaf)];
+    if (node.kind == EpilogueNode::Kind::accumulator && plan_.interleaved_weight())
+      return fmt::format("sums.half_at<{}>({}, {}, i, c)", plan_.gemm.piece, plan_.schedule.rolled ? "0" : "block",
+                         node.index);
     if (node.kind == EpilogueNode::Kind::accumulator) return fmt::format("sums.at({}, i, c)", block_index(node.index));
     if (node.kind == EpilogueNode::Kind::param) return "p.param_" + graph_.params[static_cast<size_t>(node.index)].name;
     const EpilogueInput& in = plan_.epilogue.inputs[static_cast<size_t>(node.index)];

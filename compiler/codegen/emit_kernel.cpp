@@ -108,6 +108,7 @@ class Emitter {
     line("  static constexpr bool ragged_boxes = {};", truth(plan_.ragged_boxes));
     line("  static constexpr bool checked_pairs = {};", truth(plan_.checked_pairs));
     line("  static constexpr bool b_pointers = {};", truth(plan_.pointer_weights(graph_)));
+    line("  static constexpr bool interleaved = {};", truth(plan_.interleaved_weight()));
     line("  static constexpr int piece = {};", dealt ? gemm.piece : 0);
   }
 

@@ -1,5 +1,6 @@
 #include "compiler/interpreter/problem.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -77,8 +78,35 @@ class Binder {
     }
   }
 
+  // The rows of a grouped dimension may stand in no tensor that is bound, but those of an aligned one made of it: as
+  // many as its buffers have room for (language.md S6, backwards), and at least those of the groups.
+  void find_aligned_bases() {
+    for (size_t i = 0; i < graph_.dims.size(); ++i) {
+      const ir::Dimension& aligned = graph_.dims[i];
+      if (aligned.kind != ir::DimKind::aligned || !known_[i] || known_[aligned.base]) continue;
+      const ir::Dimension& base = graph_.dims[aligned.base];
+      const int64_t groups = known_[base.cut_by].value_or(0);
+      const HostTensor* given = find(sizes_name(base));
+      const bool sound =
+          given && given->elements() == groups && (given->storage == Storage::i32 || given->storage == Storage::i64);
+      if (!sound || base.slot) continue;
+      int64_t end = 0;
+      for (int64_t e = 0; e < groups; ++e) {
+        const int64_t size = load_integer(*given, e);
+        end = base.sizes == ir::GroupSizes::ends ? size : round_up(end, base.align) + size;
+      }
+      known_[aligned.base] =
+          std::max(round_up(std::max<int64_t>(end, 0), base.align), *known_[i] - (groups - 1) * (aligned.align - 1));
+    }
+  }
+
+  static std::string sizes_name(const ir::Dimension& dim) {
+    return dim.name + (dim.sizes == ir::GroupSizes::ends ? ".ends" : ".counts");
+  }
+
   Status finish_sizes() {
     find_slots();
+    find_aligned_bases();
     for (size_t i = 0; i < graph_.dims.size(); ++i) {
       const ir::Dimension& dim = graph_.dims[i];
       if (!known_[i] && dim.kind == ir::DimKind::aligned && known_[dim.base]) {
@@ -138,7 +166,7 @@ class Binder {
 
   Status bind_grouped(ir::DimId id) {
     const ir::Dimension& dim = graph_.dims[id];
-    const std::string name = dim.name + (dim.sizes == ir::GroupSizes::ends ? ".ends" : ".counts");
+    const std::string name = sizes_name(dim);
     const int64_t count = problem_.sizes_[dim.cut_by], capacity = problem_.sizes_[id];
     if (Status status = check_buffer(name, dim.sizes_storage, {count}); !status) return status;
     const HostTensor& given = *find(name);

@@ -68,16 +68,52 @@ class Builder {
     return static_cast<int>(result_.epilogue.nodes.size()) - 1;
   }
 
-  // The scalar value of a graph node in one half (any_part where it does not lie over both).
+  // A graph node in one half; any_part where it does not lie over both.
+  using Wanted = std::pair<ir::NodeId, int>;
+
+  // The value behind splits and joins.
+  Wanted source(ir::NodeId id, int part) const {
+    while (true) {
+      const ir::Node& node = graph_.nodes[static_cast<size_t>(id)];
+      if (node.op != Op::split && node.op != Op::join) return {id, is_doubled(node.shape) ? part : any_part};
+      id = node.args[node.op == Op::split ? 0 : static_cast<size_t>(part)];
+      part = node.op == Op::split ? node.index : any_part;
+    }
+  }
+
+  // The scalar value of a graph node in one half. Each value comes behind its arguments; a stack of its own, since a
+  // chain of operations may be longer than the machine's is deep.
   int value(ir::NodeId id, int part) {
-    const ir::Node& node = graph_.nodes[static_cast<size_t>(id)];
-    if (node.op == Op::split) return value(node.args[0], node.index);
-    if (node.op == Op::join) return value(node.args[static_cast<size_t>(part)], any_part);
-    const std::pair<ir::NodeId, int> key{id, is_doubled(node.shape) ? part : any_part};
-    if (const auto known = known_.find(key); known != known_.end()) return known->second;
-    const int made = make(id, key.second);
-    known_[key] = made;
-    return made;
+    const Wanted wanted = source(id, part);
+    std::vector<Wanted> open{wanted};
+    while (!open.empty()) {
+      const Wanted now = open.back();
+      const std::optional<Wanted> missing = known_.contains(now) ? std::nullopt : missing_argument(now);
+      if (missing) {
+        open.push_back(*missing);
+        continue;
+      }
+      open.pop_back();
+      if (!known_.contains(now)) known_[now] = make(now.first, now.second);
+    }
+    return known_.at(wanted);
+  }
+
+  std::optional<Wanted> missing_argument(const Wanted& wanted) const {
+    const ir::Node& node = graph_.nodes[static_cast<size_t>(wanted.first)];
+    if (!is_map(node)) return std::nullopt;
+    for (const ir::NodeId argument : node.args)
+      if (const Wanted source = this->source(argument, wanted.second); !known_.contains(source)) return source;
+    return std::nullopt;
+  }
+
+  bool is_map(const ir::Node& node) const {
+    const bool leaf = node.op == Op::number || node.op == Op::param || node.op == Op::gemm || node.op == Op::input;
+    return !leaf && !is_sum_of_products(node);
+  }
+  // It is made in the main loop.
+  bool is_sum_of_products(const ir::Node& node) const {
+    return gemm_.segments == 2 && node.op == Op::add && is_product(node.args[0]) && is_product(node.args[1]);
   }
 
   bool is_product(ir::NodeId id) const {
@@ -87,8 +123,8 @@ class Builder {
   int make(ir::NodeId id, int part) {
     const ir::Node& node = graph_.nodes[static_cast<size_t>(id)];
     EpilogueNode out;
-    if (gemm_.segments == 2 && node.op == Op::add && is_product(node.args[0]) && is_product(node.args[1])) {
-      out.kind = Kind::accumulator;  // the sum is made in the main loop
+    if (is_sum_of_products(node)) {
+      out.kind = Kind::accumulator;
       return add(out);
     }
     switch (node.op) {
@@ -114,7 +150,7 @@ class Builder {
         out.to = node.to;
         if (node.op == Op::cast && storage_bits(node.to) > 16 && node.to != Storage::f32)
           refuse(node.where, fmt::format("cast to {}", storage_name(node.to)));
-        for (const ir::NodeId argument : node.args) out.args.push_back(value(argument, part));
+        for (const ir::NodeId argument : node.args) out.args.push_back(known_.at(source(argument, part)));
         return add(out);
     }
   }
@@ -274,7 +310,7 @@ class Builder {
   Diagnostics& diagnostics_;
   Extent doubled_;
   EpilogueAndPlaces result_;
-  std::map<std::pair<ir::NodeId, int>, int> known_;
+  std::map<Wanted, int> known_;
   bool failed_ = false;
 };
 

@@ -42,7 +42,7 @@ class Writer {
     if (!plan_.workspace.empty())
       recipe_.workspace_bytes = plan_.workspace.back().offset + plan_.workspace.back().bytes;
     add_pointer_maps(recipe_, pointer_maps_);
-    add_symbols();
+    add_symbols(graph_, recipe_);
     return recipe_;
   }
 
@@ -215,22 +215,6 @@ class Writer {
 
   IntExpr column_tiles() const {
     return ceil_div(number_of(gemm_.columns), plan_.part_tile() * plan_.schedule.slices());
-  }
-
-  void add_symbols() {
-    std::set<std::string> used;
-    for (const RecipeTensor& tensor : recipe_.tensors)
-      for (const IntExpr& extent : tensor.extents) extent.collect_symbols(used);
-    recipe_.workspace_bytes.collect_symbols(used);
-    for (const RecipeStep& step : recipe_.steps) {
-      step.grid.collect_symbols(used);
-      for (const ParameterField& f : step.fields) f.value.collect_symbols(used);
-    }
-    for (const ir::Dimension& dim : graph_.dims) {
-      if (!used.count(dim.name)) continue;
-      const bool fixed = dim.kind == ir::DimKind::fixed;
-      recipe_.symbols.push_back({dim.name, fixed ? SymbolKind::fixed : SymbolKind::launch, 1});
-    }
   }
 
   const ir::Graph& graph_;

@@ -201,7 +201,7 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
     plan.deal = deal_of(plan.gemm);
     plan.slot_bytes = slot_bytes_of(graph, plan);
     const int shared_tile = plan.part_tile() * plan.schedule.slices();
-    if (plan.gemm.b[0].major == Major::mn && plan.part_tile() % slab_columns != 0) {
+    if (plan.natural_columns() && !plan.interleaved_weight() && plan.part_tile() % slab_columns != 0) {
       refused = fmt::format("a part of {} columns has no whole slabs of {}", plan.part_tile(), slab_columns);
       continue;
     }

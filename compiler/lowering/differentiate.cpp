@@ -171,11 +171,15 @@ class Sweep {
   }
 
   Term gradient_term(NodeId id) {
-    Value& at = value(id);
-    if (!at.gradient)
+    // Down the dominators, without recursion: a chain may be longer than the stack is deep.
+    std::vector<NodeId> open;
+    for (NodeId at = id; at != top && !value(at).gradient; at = value(at).dominator) open.push_back(at);
+    for (; !open.empty(); open.pop_back()) {
+      Value& at = value(open.back());
       at.gradient = at.dominator == top ? at.derivative.front()
-                                        : product(nodes_, gradient_term(at.dominator), at.derivative.front());
-    return *at.gradient;
+                                        : product(nodes_, *value(at.dominator).gradient, at.derivative.front());
+    }
+    return *value(id).gradient;
   }
   Terms gradient_terms(NodeId id) { return {gradient_term(id)}; }
 

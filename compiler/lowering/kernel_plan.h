@@ -217,6 +217,12 @@ struct KernelPlan {
 
   int part_tile() const { return schedule.tile_columns / gemm.parts; }
 
+  // The columns of both halves lie by turns in one MN-major weight, in pieces of a block at most: they are brought
+  // together, and told apart among the accumulators.
+  bool interleaved_weight() const {
+    return gemm.split_weight() && natural_columns() && deal != Deal::halves && deal != Deal::pieces;
+  }
+
   // Full-tile inputs whose halves alternate by less than a block come in one box for both; the input of half 0 stands
   // for it. Columns of a box:
   bool alternates(const EpilogueInput& in) const {

@@ -28,7 +28,7 @@ class MapWriter {
       maps.a_checked.push_back(checked_rows(a));
     }
     for (int segment = 0; segment < gemm_.segments; ++segment)
-      for (int part = 0; part < gemm_.parts; ++part) {
+      for (int part = 0; part < (plan_.interleaved_weight() ? 1 : gemm_.parts); ++part) {
         const GemmOperand& b = gemm_.b[static_cast<size_t>(segment * gemm_.weights + (gemm_.weights == 2 ? part : 0))];
         maps.b.push_back(b.major == Major::mn ? column_slabs(b, part) : weight_rows(b, part));
       }
@@ -112,7 +112,9 @@ class MapWriter {
 
   TensorMapRecipe column_slabs(const GemmOperand& b, int part) const {
     IntExpr first = 0, columns = number(gemm_.columns);
-    if (gemm_.split_weight()) {
+    if (plan_.interleaved_weight()) {
+      columns = columns * 2;
+    } else if (gemm_.split_weight()) {
       first = plan_.deal == Deal::pieces ? IntExpr(gemm_.piece * part) : columns * part;
       if (plan_.deal == Deal::pieces) columns = columns * 2 - gemm_.piece * part;
     }

@@ -10,7 +10,7 @@ namespace epifuse::lowering {
 struct OperandMaps {
   std::vector<TensorMapRecipe> a;          // [segments]
   std::vector<TensorMapRecipe> a_checked;  // [segments]; none for rows that are contiguous in memory
-  std::vector<TensorMapRecipe> b;          // [segments * parts]
+  std::vector<TensorMapRecipe> b;          // [segments * parts]; [segments] of an interleaved weight
 };
 
 OperandMaps operand_maps(const ir::Graph& graph, const KernelPlan& plan);

@@ -27,17 +27,19 @@ void refuse(const ir::Graph& graph, const KernelPlan& plan, Diagnostics& diagnos
 }
 
 // How weights are brought. K-major rows come in blocks of 32, which need groups (and halves) of whole blocks; otherwise
-// pairs are brought one by one, which only knows halves. Columns that are contiguous in memory cannot be dealt out.
+// pairs are brought one by one, which only knows halves. Columns that are
+// contiguous in memory are told apart among the accumulators, or lie in pieces of whole slabs.
 bool choose_weight_boxes(const ir::Graph& graph, KernelPlan& plan, Diagnostics& diagnostics) {
   const Gemm& gemm = plan.gemm;
   const bool whole_blocks = gemm.part_columns % block_columns == 0;
   plan.ragged_columns = !whole_blocks;
   plan.ragged_boxes = gemm.form == GemmForm::ragged_depth && is_ragged(graph, gemm);
   if (gemm.b[0].major == Major::mn) {
-    if (!gemm.split_weight() || gemm.piece == 0 || gemm.piece >= 64) return true;
+    const bool together = gemm.piece == 1 || gemm.piece == 8 || gemm.piece == block_columns;
+    if (!gemm.split_weight() || gemm.piece == 0 || together || gemm.piece >= 64) return true;
     refuse(graph, plan, diagnostics,
            fmt::format("a split in pieces of {} of columns that are contiguous in memory", gemm.piece),
-           "store the weight with the contraction last");
+           "split in pieces of 1, 8 or 32, or store the weight with the contraction last");
     return false;
   }
   if (whole_blocks) return true;

@@ -1,6 +1,7 @@
 #include "compiler/lowering/recipe_fields.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace epifuse::lowering {
@@ -46,6 +47,20 @@ void close_fields(RecipeStep& step) {
   uint32_t alignment = 1;
   for (const ParameterField& field : step.fields) alignment = std::max(alignment, alignment_of(field.kind));
   step.parameter_bytes = rounded(end_of(step), alignment);
+}
+
+void add_symbols(const ir::Graph& graph, LaunchRecipe& recipe) {
+  std::set<std::string> used;
+  for (const RecipeTensor& tensor : recipe.tensors)
+    for (const IntExpr& extent : tensor.extents) extent.collect_symbols(used);
+  recipe.workspace_bytes.collect_symbols(used);
+  for (const RecipeStep& step : recipe.steps) {
+    step.grid.collect_symbols(used);
+    for (const ParameterField& field : step.fields) field.value.collect_symbols(used);
+  }
+  for (const ir::Dimension& dim : graph.dims)
+    if (used.count(dim.name))
+      recipe.symbols.push_back({dim.name, dim.kind == ir::DimKind::fixed ? SymbolKind::fixed : SymbolKind::launch, 1});
 }
 
 }  // namespace epifuse::lowering

@@ -1,9 +1,11 @@
-// The parameter block of a launch, laid out field by field.
+// The parts of a launch recipe that every family of kernels writes alike: the parameter block, laid out field by field,
+// and the symbols.
 #pragma once
 
 #include <string>
 
 #include "base/launch_recipe.h"
+#include "compiler/ir/graph.h"
 
 namespace epifuse::lowering {
 
@@ -16,5 +18,8 @@ void add_integer(RecipeStep& step, std::string name, IntExpr value);  // integer
 
 // Sets parameter_bytes: the size of the struct with these fields, which is aligned as the widest of them is.
 void close_fields(RecipeStep& step);
+
+// The kernel's dimensions that extents, grids, fields and the workspace of the recipe use, as its symbols.
+void add_symbols(const ir::Graph& graph, LaunchRecipe& recipe);
 
 }  // namespace epifuse::lowering

@@ -116,6 +116,8 @@ Program load_program(std::string name, std::string text, SpecSource& source, Dia
   return ProgramLoader(source, diagnostics).run(std::move(name), std::move(text));
 }
 
+bool is_library_file(std::string_view source_name) { return in_library(source_name); }
+
 std::vector<std::string> library_files() {
   std::vector<std::string> names;
   for (const spec_library::EmbeddedFile& file : spec_library::library_texts()) names.emplace_back(file.path);

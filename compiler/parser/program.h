@@ -63,6 +63,7 @@ Program load_program(std::string name, std::string text, SpecSource& source, Dia
 
 // The embedded library: names of its files, and the file that defines a function or constant (for hints; else empty).
 std::vector<std::string> library_files();
+bool is_library_file(std::string_view source_name);  // of the name of a unit's source
 std::string library_file_with(std::string_view name);
 
 }  // namespace epifuse

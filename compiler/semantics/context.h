@@ -39,6 +39,9 @@ class KernelContext {
   std::map<std::string, Span, std::less<>> defined_below;  // values whose line comes later
   int64_t inlined_calls = 0;
   bool gave_up = false;  // too large: reported, nothing more is resolved
+  // About how many nodes each grad node becomes, and all of them: a gradient differentiates those in its way as well.
+  std::map<ir::NodeId, int64_t> gradient_sizes;
+  int64_t gradient_nodes = 0;
 
   // Gives a name its one meaning in the kernel (N3), or reports why it cannot have it.
   bool define(const ast::Name& name, Symbol symbol);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "compiler/semantics/operators.h"
 #include "compiler/semantics/shapes.h"
 #include "compiler/semantics/values.h"
 
@@ -40,6 +41,18 @@ class GradientPath {
       if (on_path_[id] && moves) return id;
     }
     return unknown_value;
+  }
+
+  // About how many nodes the gradient becomes: one for the derivative of each value on the way, and one that multiplies
+  // it. Saturates beyond what a kernel may hold.
+  int64_t size() const {
+    int64_t nodes = 0;
+    for (NodeId id = x_; id <= f_ && nodes <= max_nodes; ++id) {
+      if (!on_path_[id]) continue;
+      const auto inner = context_.gradient_sizes.find(id);
+      nodes += 2 * (inner == context_.gradient_sizes.end() ? 1 : inner->second);
+    }
+    return nodes;
   }
 
   // Seed and f meet at f; on the way to x a half becomes the whole it is part of.
@@ -96,6 +109,7 @@ std::vector<NodeId> resolve_gradients(KernelContext& context, const Expr& call, 
   // Checked one by one, so that a wrong x leaves the other gradients known; a grad node needs all of them.
   bool all_known = true;
   std::vector<Shape> shapes(results.size());
+  std::vector<int64_t> sizes(results.size());
   const Shape at_f = merge(context.graph, context.node(args[0]).shape, context.node(args[1]).shape);
   for (size_t i = 0; i < results.size(); ++i) {
     const NodeId x = args[i + 2];
@@ -121,9 +135,11 @@ std::vector<NodeId> resolve_gradients(KernelContext& context, const Expr& call, 
       all_known = false;
     } else {
       shapes[i] = path.shape(at_f);
+      sizes[i] = path.size();
     }
   }
   if (!all_known) return results;
+  const size_t nodes_before = context.graph.nodes.size();
   for (size_t i = 0; i < results.size(); ++i) {
     Node node;
     node.op = Op::grad;
@@ -132,6 +148,15 @@ std::vector<NodeId> resolve_gradients(KernelContext& context, const Expr& call, 
     node.shape = shapes[i];
     node.where = place.of(call);
     results[i] = context.add(std::move(node));
+    context.gradient_sizes[results[i]] = sizes[i];
+  }
+  // One sweep gives all results of a call, and calls with equal arguments share it.
+  if (context.graph.nodes.size() > nodes_before)
+    context.gradient_nodes += *std::max_element(sizes.begin(), sizes.end());
+  if (context.gradient_nodes > max_nodes && !context.gave_up) {
+    context.report.error(place.of(call), fmt::format("the gradients grow beyond {} operations", max_nodes),
+                         "a gradient of a gradient is about three times as large as the one it is taken of");
+    context.gave_up = true;
   }
   return results;
 }

@@ -266,6 +266,30 @@ void check_left_out(KernelContext& context, const ast::Kernel& kernel) {
 
 void resolve_output(KernelContext& context, const ast::Out& out) { StoreResolver(context, out).run(); }
 
+namespace {
+
+// A size that is given at launch is read off a buffer: rows of slots may stand for it. Said where nothing else is
+// wrong: a tensor with a mistake may have it.
+void check_dyns(KernelContext& context) {
+  if (context.report.has_errors()) return;
+  const ir::Graph& graph = context.graph;
+  std::vector<bool> known(graph.dims.size());
+  const auto note = [&](const ir::Shape& shape) {
+    for (const Extent& extent : shape)
+      if (extent.dim >= 0) known[extent.dim] = true;
+  };
+  for (const ir::Input& input : graph.inputs) note(input.tensor.shape);
+  for (const ir::Output& output : graph.outputs) note(output.tensor.shape);
+  for (const ir::Dimension& dim : graph.dims)
+    if (dim.slot) note({*dim.slot});
+  for (size_t i = 0; i < graph.dims.size(); ++i)
+    if (graph.dims[i].kind == ir::DimKind::dynamic && !known[i])
+      context.report.error(graph.dims[i].where, fmt::format("no buffer has the dyn '{}'", graph.dims[i].name),
+                           "its size is read off the buffers at launch: leave it out, or give it a number with dim");
+}
+
+}  // namespace
+
 void check_kernel(KernelContext& context, const ast::Kernel& kernel) {
   check_output_names(context);
   check_gemm_loop(context);
@@ -277,6 +301,7 @@ void check_kernel(KernelContext& context, const ast::Kernel& kernel) {
   else if (!outputs.empty() &&
            std::all_of(outputs.begin(), outputs.end(), [](const ir::Output& o) { return o.left_out; }))
     context.report.error(kernel.name.where, fmt::format("every output of kernel '{}' is left out", kernel.name.text));
+  check_dyns(context);
 }
 
 }  // namespace epifuse::semantics

@@ -78,7 +78,8 @@ struct GemmSm90 {
       for (int i = 0; i < Plan::segments; ++i) ptx::prefetch_tensor_map(p.a[i]);
       if constexpr (!Plan::b_pointers) {
 #pragma unroll
-        for (int i = 0; i < Plan::segments * Plan::parts; ++i) ptx::prefetch_tensor_map(p.b[i]);
+        for (int i = 0; i < Plan::segments * (Plan::interleaved ? 1 : Plan::parts); ++i)
+          ptx::prefetch_tensor_map(p.b[i]);
       }
     }
     __syncthreads();

@@ -53,9 +53,45 @@ struct Accumulators {
       const bool odd = l & 1, upper = l & 2;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        straighten_4(low + per_block * block + i, odd, upper);
-        straighten_4(high + per_block * block + i, odd, upper);
+        straighten_4<4>(low + per_block * block + i, odd, upper);
+        straighten_4<4>(high + per_block * block + i, odd, upper);
       }
+    }
+  }
+
+  // The same where a weight holds the columns of both halves one by one (piece 1), eight by eight, or 32 by 32: two
+  // neighbouring blocks are one block of each half. half_at() then finds what at() finds elsewhere.
+  template <int piece>
+  EPIFUSE_DEVICE void straighten_halves(int pair) {
+    if constexpr (piece == block_columns) {
+      straighten(2 * pair);
+      straighten(2 * pair + 1);
+    } else {
+      const int l = ptx::thread_index_now() & 3;
+      const bool odd = l & 1, upper = l & 2;
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+#pragma unroll
+        for (int i = 0; i < 2; ++i)
+#pragma unroll
+          for (int k = 0; k < 2; ++k) {
+            // The four registers that hold columns 4h, 4h + 1, … (piece 1, k = h) or those of one parity (k)
+            // afterwards.
+            const int first = piece == 1 ? half_index<1>(half, i, 4 * k) : half_index<8>(half, i, k);
+            constexpr int step = piece == 1 ? half_index<1>(0, 0, 1) - half_index<1>(0, 0, 0)
+                                            : half_index<8>(0, 0, 2) - half_index<8>(0, 0, 0);
+            straighten_4<step>(low + 2 * per_block * pair + first, odd, upper);
+            straighten_4<step>(high + 2 * per_block * pair + first, odd, upper);
+          }
+    }
+  }
+  template <int piece>
+  EPIFUSE_DEVICE float half_at(int pair, int half, int i, int c) const {
+    if constexpr (piece == block_columns) {
+      return at(2 * pair + half, i, c);
+    } else {
+      const int index = 2 * per_block * pair + half_index<piece>(half, i, c);
+      return i & 2 ? high[index] : low[index];
     }
   }
 
@@ -75,12 +111,22 @@ struct Accumulators {
   }
 
  private:
-  // Four registers, 4 apart, of four lanes.
+  // Four registers, `step` apart, of four lanes.
+  template <int step>
   static EPIFUSE_DEVICE void straighten_4(float* v, bool odd, bool upper) {
-    exchange(v[0], v[4], odd, 1);
-    exchange(v[8], v[12], odd, 1);
-    exchange(v[0], v[8], upper, 2);
-    exchange(v[4], v[12], upper, 2);
+    exchange(v[0], v[step], odd, 1);
+    exchange(v[2 * step], v[3 * step], odd, 1);
+    exchange(v[0], v[2 * step], upper, 2);
+    exchange(v[step], v[3 * step], upper, 2);
+  }
+  // Where column c of a half is, once straight, among the registers of a pair of blocks in one fragment. Piece 1: in
+  // wgmma's order lane l has columns 4s + l of both halves, s = 0..7; a transposition over l and every second s leaves
+  // it with 8l + c at s = 2 (c mod 4) + c / 4. Piece 8: it has columns 8t + 2l + {0, 1}, t = 0..3, and gets
+  // 8l + 2t + {0, 1}.
+  template <int piece>
+  static EPIFUSE_DEVICE constexpr int half_index(int half, int i, int c) {
+    return piece == 1 ? 4 * (2 * (c & 3) + (c >> 2)) + 2 * (i & 1) + half
+                      : 4 * (4 * (c >> 2) + 2 * (c >> 1 & 1) + half) + 2 * (i & 1) + (c & 1);
   }
   // Swaps `b` of the lower lane with `a` of the upper one.
   static EPIFUSE_DEVICE void exchange(float& a, float& b, bool upper, int lane_mask) {

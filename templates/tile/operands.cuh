@@ -31,7 +31,8 @@ constexpr int ragged_end = 1 << 30;
 
 // Plan: tile_columns (of one consumer warpgroup, all parts), parts, slices (consumer warpgroups that share a tile),
 // a_major, b_major, segments, ragged_rows, ragged_depth (the contraction lies in groups), ragged_boxes (… of any size),
-// checked_pairs, piece, b_pointers. Parameters: a[segments], a_checked[segments], b[segments * parts], b_group_rows,
+// checked_pairs, piece, b_pointers, interleaved (the columns of both parts lie by turns in one MN-major weight).
+// Parameters: a[segments], a_checked[segments], b[segments * parts] (interleaved: [segments]), b_group_rows,
 // capacity, and with b_pointers b_maps.
 template <class Plan, class Parameters>
 struct Operands {
@@ -41,7 +42,8 @@ struct Operands {
   static constexpr u32 slice_bytes = Plan::tile_columns * operand_row_bytes;
   static constexpr u32 stage_bytes = a_bytes + Plan::slices * slice_bytes;
   static_assert(part_columns % block_columns == 0, "a part has whole blocks");
-  static_assert(Plan::b_major == Major::k || part_columns % slab == 0, "a part has whole slabs");
+  static_assert(Plan::b_major == Major::k || Plan::interleaved || part_columns % slab == 0, "a part has whole slabs");
+  static_assert(!Plan::interleaved || Plan::tile_columns % slab == 0, "both parts together have whole slabs");
 
   // Where a tile's operands begin, the same in all lanes.
   struct Source {
@@ -70,7 +72,8 @@ struct Operands {
     }
     if constexpr (Plan::b_pointers) {
 #pragma unroll
-      for (int i = 0; i < Plan::segments * Plan::parts; ++i) ptx::tensor_map_acquire(&b_map(p, i, source.group));
+      for (int i = 0; i < Plan::segments * (Plan::interleaved ? 1 : Plan::parts); ++i)
+        ptx::tensor_map_acquire(&b_map(p, i, source.group));
     }
     return source;
   }
@@ -79,11 +82,18 @@ struct Operands {
   static EPIFUSE_DEVICE void load(const Parameters& p, u32 stage, u32 full, int segment, int k, const Source& source) {
     load_a(p, stage, full, segment, k, source);
 #pragma unroll
-    for (int slice = 0; slice < Plan::slices; ++slice)
+    for (int slice = 0; slice < Plan::slices; ++slice) {
+      // Both halves of such a weight lie together, and are brought so.
+      if constexpr (Plan::interleaved) {
+        load_slabs<Plan::tile_columns>(stage + a_bytes + slice * slice_bytes, b_map(p, segment, source.group), full,
+                                       2 * (source.b_row + slice * part_columns), k, source);
+        continue;
+      }
 #pragma unroll
       for (int part = 0; part < Plan::parts; ++part)
         load_b(p, stage + a_bytes + slice * slice_bytes + part * part_bytes, full, segment * Plan::parts + part, k,
                source, source.b_row + slice * part_columns);
+    }
   }
 
   // Of the slice's tile, in every part.
@@ -120,6 +130,15 @@ struct Operands {
       ptx::tma_load_3d(to, map, full, first, k, matrix);
   }
 
+  // `columns` of an MN-major B.
+  template <int columns>
+  static EPIFUSE_DEVICE void load_slabs(u32 to, const TensorMap& map, u32 full, int first, int k,
+                                        const Source& source) {
+#pragma unroll
+    for (int i = 0; i < columns / slab; ++i)
+      load_slab(to + i * slab_bytes, map, full, first + i * slab, k, Plan::b_pointers ? 0 : source.group, source);
+  }
+
   static EPIFUSE_DEVICE void load_a(const Parameters& p, u32 to, u32 full, int segment, int k, const Source& source) {
     if constexpr (Plan::a_major == Major::mn) {
 #pragma unroll
@@ -144,9 +163,7 @@ struct Operands {
                                     int row) {
     const TensorMap& map = b_map(p, index, source.group);
     if constexpr (Plan::b_major == Major::mn) {
-#pragma unroll
-      for (int i = 0; i < part_columns / slab; ++i)
-        load_slab(to + i * slab_bytes, map, full, row + i * slab, k, Plan::b_pointers ? 0 : source.group, source);
+      load_slabs<part_columns>(to, map, full, row, k, source);
     } else if constexpr (!Plan::checked_pairs) {
       ptx::tma_load_5d(to, map, full, k, 0, 0, 0, row / block_columns);
     } else {

@@ -24,14 +24,15 @@ inline ir::Graph graph_of(const std::string& text, const Dims& dims, const std::
 }
 
 // Outputs that are in `buffers` hold those bytes before, the others `poison`.
-inline interpreter::Buffers interpret(const ir::Graph& graph, interpreter::Buffers buffers, uint8_t poison = 0xFF) {
-  const auto problem = interpreter::Problem::bind(graph, buffers, {});
+inline interpreter::Buffers interpret(const ir::Graph& graph, interpreter::Buffers buffers, uint8_t poison = 0xFF,
+                                      const interpreter::Params& params = {}) {
+  const auto problem = interpreter::Problem::bind(graph, buffers, params);
   INFO((problem ? "" : problem.error().message));
   REQUIRE(problem);
   const auto poisoned = interpreter::make_outputs(*problem, poison);
   REQUIRE(poisoned);
   buffers.insert(poisoned->begin(), poisoned->end());
-  auto outputs = interpreter::run(graph, buffers);
+  auto outputs = interpreter::run(graph, buffers, params);
   INFO((outputs ? "" : outputs.error().message));
   REQUIRE(outputs);
   return *std::move(outputs);

@@ -40,6 +40,10 @@ TEST_CASE("the backward of a SwiGLU MLP") {
   CHECK(derive(fc1 + fc2, {"fc1", "fc2"}) ==
         R"(# Backward kernels of fc1 -> fc2, derived from forward.epi by `epifuse grad --chain fc1,fc2`.
 #
+# What feeds what: fc1.a -> fc2.a
+#
+# The gradient comes in as dz, of fc2.z. None comes in through fc1.pre, fc1.at.
+#
 # In the order in which they run:
 #   fc2_wgrad -> dw2
 #   fc2_dgrad -> dh, dprob
@@ -256,6 +260,110 @@ kernel fc2 {
   const std::string derived = derive(forward + quantised, {"fc1", "fc2"});
   CHECK(kernel_of(derived, "fc2_wgrad").find("in  a     : bf16[M, I]\n") != std::string::npos);
   CHECK(kernel_of(derived, "fc2_dgrad").find("in  w2    : mxfp4[E, H, I]\n") != std::string::npos);
+}
+
+TEST_CASE("of several plain copies the weight gradient reads one that a gemm takes") {
+  std::string forward = fc1;
+  forward.insert(forward.find("  out a "), "  out aq    : mxfp8[M, I]  = act\n  out af    : f32[M, I]    = act\n");
+  const std::string derived = derive(forward + R"(
+kernel fc2 {
+  dim   E = 8, H = 7168, I = 2048
+  group M by E counts i64
+  in  aq    : mxfp8[M, I]
+  in  w2    : bf16[E, H, I]
+  out z     : f32[M, H] = gemm(aq, w2)
+}
+)",
+                                     {"fc1", "fc2"});
+  CHECK(kernel_of(derived, "fc2_wgrad").find("+= gemm(dz, a)\n") != std::string::npos);
+  CHECK(kernel_of(derived, "fc2_wgrad").find("in  dz    : bf16[M, H]\n") != std::string::npos);
+}
+
+TEST_CASE("gradients that no gemm reads, and operands that are f32, stay as wide as they were") {
+  std::string f32 = fc1;
+  for (const std::string type : {"x     : bf16", "w1    : bf16", "pre   : bf16", "a     : bf16"})
+    f32.replace(f32.find(type) + type.size() - 4, 4, "f32");
+  const std::string derived = derive(f32, {"fc1"});
+  CHECK(kernel_of(derived, "fc1_wgrad").find("in  dh    : f32[M, 2*I]\n") != std::string::npos);
+  std::string wide = fc1;
+  wide.replace(wide.find("out a     : bf16"), 16, "out a     : f32");
+  CHECK(kernel_of(derive(wide, {"fc1"}), "fc1_epilogue_backward").find("in  da    : f32[M, I]\n") != std::string::npos);
+}
+
+TEST_CASE("the head says which output each kernel reads, also where it has another name there") {
+  std::string renamed = fc2;
+  renamed.replace(renamed.find("in  a "), 6, "in  act ");
+  renamed.replace(renamed.find("gemm(a,"), 7, "gemm(act,");
+  const std::string third =
+      "kernel fc3 {\n dim E = 8, H = 7168, J = 64\n group M by E counts i64\n in z : bf16[M, H]\n"
+      " in w3 : bf16[E, J, H]\n out o : bf16[M, J] = gemm(z, w3)\n}\n";
+  CHECK(derive(fc1 + renamed + third, {"fc1", "fc2", "fc3"})
+            .find("# What feeds what: fc1.a -> fc2.act, fc2.z -> fc3.z\n") != std::string::npos);
+  CHECK(derive(fc1, {"fc1"}).find("What feeds what") == std::string::npos);
+}
+
+TEST_CASE("what the chain starts from gets what the epilogues give it, in one sum") {
+  const std::string layers = R"(
+kernel fc1 {
+  dim   K = 64, I = 32
+  dyn   S
+  in  x     : bf16[S, K]
+  in  w1    : bf16[I, K]
+  out a     : bf16[S, I] = gemm(x, w1)
+}
+kernel fc2 {
+  dim   K = 64, I = 32
+  dyn   S
+  in  a     : bf16[S, I]
+  in  w2    : bf16[K, I]
+  in  x     : bf16[S, K]
+  out z     : bf16[S, K] = gemm(a, w2))";
+  const std::string residual = kernel_of(derive(layers + " + x\n}\n", {"fc1", "fc2"}), "fc1_dgrad");
+  CHECK(residual.find("out dx    : bf16[S, K] = gemm(da, w1) + dz\n") != std::string::npos);
+  const std::string scaled = derive(layers + " + 2 * x\n}\n", {"fc1", "fc2"});
+  CHECK(kernel_of(scaled, "fc2_epilogue_backward").find("out dx_fc2 : bf16[S, K] = dx_fc2\n") != std::string::npos);
+  CHECK(kernel_of(scaled, "fc1_dgrad").find(" = gemm(da, w1) + dx_fc2\n") != std::string::npos);
+}
+
+TEST_CASE("a scaled value that is saved and the product behind it have gradients of their own names") {
+  const std::string derived = derive(R"(
+kernel fc1 {
+  dim   K = 64, I = 32
+  dyn   S
+  in  x     : bf16[S, K]
+  in  w     : bf16[I, K]
+  in  dpre  : f32[S]
+  pre       = gemm(x, w) * 2
+  out pre   : bf16[S, I] = pre
+  out a     : bf16[S, I] = tanh(pre) * dpre
+}
+)",
+                                     {"fc1"});
+  const std::string epilogue = kernel_of(derived, "fc1_epilogue_backward");
+  CHECK(epilogue.find("dpre_fc1, ddpre = grad(a, da, pre, dpre)\n") != std::string::npos);
+  CHECK(epilogue.find("= dpre_fc1 * 2\n") != std::string::npos);
+}
+
+TEST_CASE("the head says through which outputs no gradient comes in") {
+  std::string several = fc2;
+  several.insert(several.find("  out z"),
+                 "  out pre2  : bf16[M, H] = gemm(a, w2)\n  out m     : f32[M] = sum(gemm(a, w2))\n");
+  several.replace(several.find("= gemm(a, w2)\n}"), 15, "= tanh(gemm(a, w2))\n}");
+  CHECK(derive(several, {"fc2"})
+            .find("# The gradient comes in as dz, of fc2.z. None comes in through fc2.pre2, fc2.m.\n") !=
+        std::string::npos);
+  CHECK(derive(fc2, {"fc2"}).find("# The gradient comes in as dz, of fc2.z.\n") != std::string::npos);
+}
+
+TEST_CASE("where the text will lie elsewhere, it still finds what is beside the spec, and the library") {
+  MemorySource source(std::map<std::string, std::string>{{"mlp/own.epi", "fn bent(t) = t * tanh(t)\n"}});
+  Diagnostics diagnostics;
+  const Program program =
+      load_program("mlp/forward.epi", "use \"activations.epi\"\nuse \"own.epi\"\n" + fc2, source, diagnostics);
+  const std::optional<std::string> derived = chain::derive_backward(program, {"fc2"}, diagnostics, "../mlp");
+  INFO(diagnostics.print());
+  REQUIRE(derived);
+  CHECK(derived->find("use \"activations.epi\"\nuse \"../mlp/own.epi\"\n") != std::string::npos);
 }
 
 TEST_CASE("gathered rows: the weight gradient gathers them again") {

@@ -355,6 +355,100 @@ kernel fc1 {
      {"fc1"},
      "a",
      {"x", "w1", "b1", "alpha"}},
+    {"residuals: the chain's own input in two epilogues, and an input that two kernels add",
+     R"(
+kernel fc1 {
+  dim E = 2, H = 5, I = 4
+  group M by E
+  in x : f32[M, H]
+  in w1 : f32[E, I, H]
+  in r : f32[M, I]
+  out a : f32[M, I] = tanh(gemm(x, w1) * 2 + r)
+}
+kernel fc2 {
+  dim E = 2, H = 5, I = 4
+  group M by E
+  in a : f32[M, I]
+  in w2 : f32[E, H, I]
+  in x : f32[M, H]
+  out c : f32[M, H] = tanh(gemm(a, w2)) * x
+}
+kernel fc3 {
+  dim E = 2, H = 5, I = 4
+  group M by E
+  in c : f32[M, H]
+  in w3 : f32[E, I, H]
+  in r : f32[M, I]
+  out d : f32[M, I] = gemm(c, w3) + r
+}
+kernel fc4 {
+  dim E = 2, H = 5, I = 4
+  group M by E
+  in d : f32[M, I]
+  in w4 : f32[E, H, I]
+  in x : f32[M, H]
+  out z : f32[M, H] = gemm(d, w4) + x
+}
+)",
+     {"fc1", "fc2", "fc3", "fc4"},
+     "z",
+     {"x", "r", "w1", "w2", "w3", "w4"}},
+    {"a residual around the chain",
+     R"(
+kernel fc1 {
+  dim H = 5, I = 4
+  dyn S
+  in x : f32[S, H]
+  in w1 : f32[I, H]
+  in al : f32
+  pre = gemm(x, w1) * al
+  out pre : f32[S, I] = pre
+  out a : f32[S, I] = tanh(pre)
+}
+kernel fc2 {
+  dim H = 5, I = 4
+  dyn S
+  in a : f32[S, I]
+  in w2 : f32[H, I]
+  in x : f32[S, H]
+  out z : f32[S, H] = gemm(a, w2) + x
+}
+)",
+     {"fc1", "fc2"},
+     "z",
+     {"x", "w1", "w2"}},
+    {"what each row is scaled by, before a value that is stored, and in another kernel",
+     R"(
+kernel fc1 {
+  dim E = 2, H = 5, I = 4
+  group M by E
+  in x : f32[M, H]
+  in w1 : f32[E, I, H]
+  in p : f32[M]
+  pre = gemm(x, w1) * p
+  out pre : f32[M, I] = pre
+  out a : f32[M, I] = tanh(pre)
+}
+kernel fc2 {
+  dim E = 2, H = 5, I = 4
+  group M by E
+  in a : f32[M, I]
+  in w2 : f32[E, H, I]
+  in x : f32[M, H]
+  in p : f32[M]
+  h = gemm(a, w2) * x
+  out h : f32[M, H] = h
+  out z : f32[M, H] = tanh(h) + p
+}
+)",
+     {"fc1", "fc2"},
+     "z",
+     {"x", "p", "w1", "w2"}},
+    {"an activation of one's own",
+     own_activation_layers("f32", "E = 2, K = 6, I = 4"),
+     {"fc1", "fc2"},
+     "y",
+     {"x", "w1", "w2", "prob"}},
 };
 
 }  // namespace

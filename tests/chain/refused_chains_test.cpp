@@ -90,6 +90,33 @@ const std::vector<Refused> refused = {
      "the backward pass of this chain cannot be written",
      "fc1",
      "pointwise"},
+    {first + layer("fc2", "a : bf16[S, N]\n  in v : bf16[H, N]", "z : bf16[S, H]", "gemm(a, v)") +
+         layer("fc3", "z : bf16[S, H]\n  in u : bf16[N, H]\n  in a : bf16[S, N]", "o : bf16[S, N]", "gemm(z, u) * a"),
+     {"fc1", "fc2", "fc3"},
+     "'fc3' reads 'a', which 'fc1' stores, besides",
+     "a",
+     "by hand"},
+    {layer("fc1", "x : bf16[S, K]\n  in w : bf16[N, K]", "p : f32[S, N] = gemm(x, w)\n  out a : bf16[S, N]",
+           "tanh(gemm(x, w))") +
+         layer("fc2", "a : bf16[S, N]\n  in v : bf16[H, N]", "z : bf16[S, H]", "gemm(a, v)") +
+         layer("fc3", "z : bf16[S, H]\n  in u : bf16[N, H]\n  in p : f32[S, N]", "o : bf16[S, N]",
+               "gemm(z, u) * tanh(p)"),
+     {"fc1", "fc2", "fc3"},
+     "'fc3' reads 'p', which 'fc1' stores, besides",
+     "p",
+     "by hand"},
+    {layer("fc1", "x : bf16[H, K]\n  in i : i32[S]\n  in j : i32[S]\n  in w : bf16[N, K]\n  in v : bf16[N, K]",
+           "a : bf16[S, N]", "tanh(gemm(x[i], w)) * gemm(x[j], v)"),
+     {"fc1"},
+     "the gemms of 'fc1' read different rows, 'x[i]' and 'x[j]'",
+     "gemm(x[j], v)",
+     "by one index"},
+    {layer("fc1", "x : bf16[S, K]\n  in w : bf16[N, K]", "a : bf16[S, N]", "gemm(x, w)") +
+         layer("fc2", "a : bf16[S, N]\n  in v : bf16[K, N]\n  in x : f32[S, K]", "z : bf16[S, K]", "gemm(a, v) + x"),
+     {"fc1", "fc2"},
+     "'x' is f32[S, K] here, and bf16[S, K] in 'fc1'",
+     "x",
+     "one type"},
     {"kernel fc1 {\n  dim K = 64\n  oops\n}\n", {"fc1"}, "expected", "", ""},
 };
 

@@ -24,6 +24,10 @@ class DoctorTest(support.CliTest):
         self.assertEqual(document["can"]["run_gpu"], bool(document["gpus"]) and bool(document["gpus"][0]["target"]))
         self.assertEqual(document["can"]["compile"], document["nvrtc"]["found"])
         names = {row["name"]: row for row in document["settings"]}
+        with open(os.path.join(support.ROOT, "docs", "command_line.md"), encoding="utf-8") as page:
+            settings = page.read().split("## Settings")[1]
+        for name in names:
+            self.assertIn(f"| `{name}` |", settings)
         self.assertEqual(names["EPIFUSE_CACHE_DIR"]["value"], self.path("cache"))
         self.assertTrue(names["EPIFUSE_CACHE_DIR"]["set"])
         self.assertFalse(names["EPIFUSE_LOG"]["set"])

@@ -113,6 +113,7 @@ class GradTest(support.CliTest):
         out, err = self.run_epifuse("grad", spec, "--chain", "fc1,fc2")
         self.assertEqual(err, "")
         self.assertIn("derived from mlp.epi by `epifuse grad --chain fc1,fc2`", out)
+        self.assertIn("# What feeds what: fc1.a -> fc2.a\n", out)
         self.assertIn("dh        = grad(a, gemm(dz, w2), pre)", out)
         self.run_epifuse("grad", spec, "--chain", "fc1,fc2", "-o", "backward.epi")
         with open(self.path("backward.epi"), encoding="utf-8") as file:
@@ -121,12 +122,31 @@ class GradTest(support.CliTest):
         self.assertIn("4 kernels, no mistakes", self.run_epifuse("check", "backward.epi")[0])
         self.run_epifuse("run", "backward.epi", "--kernel", "fc2_dgrad", "--device", "cpu", "--counts", "3,2")
 
+    def test_the_cookbook_shows_what_is_printed(self):
+        with open(os.path.join(support.ROOT, "docs", "cookbook.md"), encoding="utf-8") as file:
+            page = file.read()
+        shown = [block for block in page.split("```\n")[1::2] if "kernel fc2_dgrad {" in block]
+        self.assertEqual(len(shown), 1)
+        self.assertIn(shown[0], self.run_epifuse("grad", self.spec("tanh_squared_glu"), "--chain", "fc1,fc2")[0])
+
     def test_json(self):
         spec = self.write("mlp.epi", MLP)
         document = self.json("grad", spec, "--chain", "fc2")
         self.assertEqual(document["chain"], ["fc2"])
         self.assertIn("kernel fc2_wgrad {", document["text"])
         self.assertEqual(self.json("grad", spec, "--chain", "fc2", "-o", "b.epi")["output"], "b.epi")
+
+    def test_what_is_used_is_found_from_another_folder(self):
+        for folder in ("mlp", "mlp/lib", "out"):
+            os.mkdir(self.path(folder))
+        self.write("mlp/lib/own.epi", "fn bent(t) = t * tanh(t)\n")
+        self.write("mlp/mlp.epi", 'use "lib/own.epi"\n' + MLP)
+        found_from = {"out/b.epi": "../mlp/lib/own.epi", "b.epi": "mlp/lib/own.epi", "mlp/b.epi": "lib/own.epi"}
+        for output, path in found_from.items():
+            self.run_epifuse("grad", "mlp/mlp.epi", "--chain", "fc1,fc2", "-o", output)
+            with open(self.path(output), encoding="utf-8") as file:
+                self.assertIn(f'use "{path}"\n', file.read())
+            self.assertIn("no mistakes", self.run_epifuse("check", output)[0])
 
     def test_refusals(self):
         spec = self.write("mlp.epi", MLP)

@@ -148,6 +148,22 @@ TEST_CASE("the traits of a plan say what its gemm is") {
       {"parts = 2;", "piece = 0;"});
 }
 
+TEST_CASE("halves that alternate in a weight with contiguous columns are told apart among the accumulators") {
+  for (const int piece : {1, 8, 32}) {
+    const std::string text = emit(lower_text(fmt::format(
+        "kernel test {{\n dim E = 2, K = 64, I = 64\n group M by E\n in x : bf16[M, K]\n in w : bf16[E, K, 2*I]\n"
+        " f, s = split(gemm(x, w), {})\n out y : bf16[M, I] = f * s\n}}",
+        piece)));
+    INFO(text);
+    CHECK(count(text, "static constexpr bool interleaved = true;") == 1);
+    CHECK(count(text, fmt::format("sums.straighten_halves<{}>(", piece)) == 1);
+    CHECK(count(text, fmt::format("sums.half_at<{}>(", piece)) == 2);
+    CHECK(count(text, "sums.at(") == 0);
+    // A rolled loop moves on by a block of each half.
+    CHECK((count(text, "sums.shift();") == 2 || count(text, "sums.shift();") == 0));
+  }
+}
+
 TEST_CASE("results of batches lie one behind the other, or in buffers of their own") {
   const std::string text = emit(lower_text(
       "kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in g : bf16[M, N]\n in x : bf16[M, K]\n"

@@ -307,8 +307,10 @@ TEST_CASE("every template compiles with every parameter") {
     accumulators += fmt::format(
         "  {{\n    Accumulators<{}, {}, Major::{}, Major::{}> sums;\n    sums.clear();\n"
         "    sums.multiply(shared, shared + 16384, false);\n    ptx::wgmma_commit();\n    ptx::wgmma_wait<0>();\n"
-        "    sums.pin();\n    sums.straighten(1);\n    sums.shift();\n"
-        "    sum += sums.at(0, 1, 2) + sums.at(0, 3, 7);\n  }}\n",
+        "    sums.pin();\n    sums.straighten(1);\n    sums.straighten_halves<1>(0);\n    "
+        "sums.straighten_halves<8>(0);\n    sums.shift();\n"
+        "    sum += sums.at(0, 1, 2) + sums.at(0, 3, 7) + sums.half_at<1>(0, 1, 2, 3) + sums.half_at<8>(0, 0, 1, 6);\n "
+        " }}\n",
         type, width, a, b);
   };
   for (const char* type : {"bf16", "f16"}) {

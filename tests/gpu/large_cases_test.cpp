@@ -10,6 +10,8 @@ using namespace epifuse::test;
 using interpreter::Buffers;
 using interpreter::HostTensor;
 using interpreter::load_code;
+using interpreter::load_one;
+using interpreter::store_one;
 
 namespace {
 
@@ -175,12 +177,27 @@ TEST_CASE("B81: the weights of 64 experts, past 2^31 elements from the 37th on")
   large.put(tensor_by(Storage::i32, {experts}, [](int64_t e) { return static_cast<double>((e + 1) * tokens); }), 0,
             experts, "M.ends", 0);
 
-  // The weight whole, and in halves, whose second one is read from its own base.
-  for (const bool halves : {false, true}) {
-    INFO((halves ? "halves" : "whole"));
+  // The weight whole, in halves, whose second one is read from its own base, and transposed, as a data gradient reads
+  // it.
+  for (const std::string form : {"whole", "halves", "transposed"}) {
+    INFO(form);
+    const bool halves = form == "halves", transposed = form == "transposed";
+    if (transposed) {
+      large.drop("w");
+      large.add("w", Storage::bf16, {experts, depth, columns}, 0);
+      for (const int64_t e : checked) {
+        HostTensor expert = interpreter::make_tensor(Storage::bf16, {depth, columns});
+        for (int64_t k = 0; k < depth; ++k)
+          for (int64_t n = 0; n < columns; ++n)
+            std::copy_n(rows.bytes.begin() + ((n + 13 * e) % patterns * depth + k) * 2, 2,
+                        expert.bytes.begin() + (k * columns + n) * 2);
+        large.put(expert, 0, depth * columns, "w", e * depth * columns);
+      }
+    }
     const auto kernel = compile_spec(fmt::format(
         "kernel wide {{\n  dim E = 64, K = 4096, I = 7168\n  group M by E\n  in x : bf16[M, K]\n"
-        "  in w : bf16[E, 2*I, K]\n  {}\n}}\n",
+        "  in w : bf16[E, {}]\n  {}\n}}\n",
+        transposed ? "K, 2*I" : "2*I, K",
         halves ? "a, b = split(gemm(x, w))\n  out y : bf16[M, I] = a + b" : "out y : bf16[M, 2*I] = gemm(x, w)"));
     const int64_t width = halves ? columns / 2 : columns;
     HostTensor wanted = interpreter::make_tensor(Storage::bf16, {experts * tokens, width});
@@ -198,5 +215,75 @@ TEST_CASE("B81: the weights of 64 experts, past 2^31 elements from the 37th on")
     large.add("y", Storage::bf16, {experts * tokens, width}, 0xFF);
     large.run(kernel);
     CHECK(large.differences("y", 0, wanted, 0, wanted.elements()) == 0);
+  }
+}
+
+TEST_CASE("B81: weight gradients of 64 experts, past 2^31 elements from the 37th on") {
+  if (!has_room_for(9)) return;
+  constexpr int64_t experts = 64, depth = 4096, columns = 14336, tokens = 2;
+  static_assert(36 * depth * columns < limit && 37 * depth * columns > limit);
+  const auto kernel = compile_spec(
+      "kernel wide {\n  dim E = 64, K = 4096, N = 14336\n  group M by E\n  in g : bf16[M, N]\n  in x : bf16[M, K]\n"
+      "  out dw : bf16[E, N, K] = gemm(g, x)\n}\n");
+  // The last expert has no tokens.
+  const int64_t rows = (experts - 1) * tokens;
+  const HostTensor g = integer_tensor(Storage::bf16, {rows, columns}, 1, 2);
+  const HostTensor x = integer_tensor(Storage::bf16, {rows, depth}, 2, 2);
+  LargeTensors large;
+  large.add("g", Storage::bf16, {rows, columns}, 0);
+  large.add("x", Storage::bf16, {rows, depth}, 0);
+  large.add("M.ends", Storage::i32, {experts}, 0);
+  large.add("dw", Storage::bf16, {experts, columns, depth}, 0xFF);
+  large.put(g, 0, g.elements(), "g", 0);
+  large.put(x, 0, x.elements(), "x", 0);
+  large.put(tensor_by(Storage::i32, {experts},
+                      [&](int64_t e) { return static_cast<double>(std::min((e + 1) * tokens, rows)); }),
+            0, experts, "M.ends", 0);
+  large.run(kernel);
+  for (const int64_t e : {0, 36, 37, 62, 63}) {
+    int64_t wrong = 0;
+    for (int64_t n = 0; n < columns; n += n < columns - 140 ? 137 : 1) {
+      HostTensor row = interpreter::make_tensor(Storage::bf16, {depth});
+      for (int64_t m = e * tokens; m < std::min((e + 1) * tokens, rows); ++m)
+        for (int64_t k = 0; k < depth; ++k)
+          store_one(row, k, load_one(row, k) + load_one(g, m * columns + n) * load_one(x, m * depth + k));
+      wrong += large.differences("dw", (e * columns + n) * depth, row, 0, depth);
+    }
+    INFO("expert " << e);
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("B82 B84: a weight gradient over rows on both sides of element 2^31") {
+  if (!has_room_for(6)) return;
+  constexpr int64_t depth = 64, last_rows = 320, first_rows = 32;
+  for (const int64_t width : {2048, 6144}) {
+    INFO("rows of " << width);
+    const int64_t bad_row = (limit + width - 1) / width;  // the first whose elements all lie behind 2^31
+    const int64_t before = bad_row / 8 * 8 - 128, rows = before + last_rows;
+    REQUIRE(rows > bad_row + 1);
+    const auto kernel = compile_spec(
+        "kernel tall {\n  dim E = 2, K = 64, N = 64\n  group M by E\n  in g : bf16[M, N]\n  in x : bf16[M, K]\n"
+        "  out dw : f32[E, N, K] = gemm(g, x)\n}\n",
+        {{"N", width}});
+    // The small problem: the first rows of the first group, whose other rows are zero, and all of the second.
+    Buffers small = {{"g", integer_tensor(Storage::bf16, {first_rows + last_rows, width}, 1, 2)},
+                     {"x", integer_tensor(Storage::bf16, {first_rows + last_rows, depth}, 2, 2)},
+                     {"M.ends", tensor_of(Storage::i32, {2}, {first_rows, first_rows + last_rows})}};
+    const Buffers wanted = must(interpreter::run(kernel->planned.graph, small));
+    LargeTensors large;
+    large.add("g", Storage::bf16, {rows, width}, 0);
+    large.add("x", Storage::bf16, {rows, depth}, 0);
+    large.add("M.ends", Storage::i32, {2}, 0);
+    large.add("dw", Storage::f32, {2, width, depth}, 0xFF);
+    for (const std::string name : {"g", "x"}) {
+      const int64_t columns = small[name].extents[1];
+      large.put(small[name], 0, first_rows * columns, name, 0);
+      large.put(small[name], first_rows * columns, last_rows * columns, name, before * columns);
+    }
+    large.put(tensor_of(Storage::i32, {2}, {static_cast<double>(before), static_cast<double>(rows)}), 0, 2, "M.ends",
+              0);
+    large.run(kernel);
+    CHECK(large.differences("dw", 0, wanted.at("dw"), 0, 2 * width * depth) == 0);
   }
 }

@@ -233,9 +233,14 @@ TEST_CASE("creating and destroying leaves the memory as it was") {
     must(call.synchronize(gpu().stream.get()));
   };
   for (int i = 0; i < 20; ++i) round();
-  const size_t before = free_bytes();
-  for (int i = 0; i < 200; ++i) round();
-  CHECK(free_bytes() + (1 << 20) >= before);
+  // What is free is the device's, and other processes may take of it meanwhile; what we lost would be lost every time.
+  bool flat = false;
+  for (int attempt = 0; attempt < 5 && !flat; ++attempt) {
+    const size_t before = free_bytes();
+    for (int i = 0; i < 200; ++i) round();
+    flat = free_bytes() + (1 << 20) >= before;
+  }
+  CHECK(flat);
 }
 
 // Run by the test below in a process of its own.

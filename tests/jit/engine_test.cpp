@@ -88,6 +88,20 @@ TEST_CASE("what is asked for decides what is found") {
     text.replace(text.find("min"), 3, "max");
     CHECK(engine.compile(text)->from == From::toolchain);
   }
+  // B66 of tests/cases: layers whose limits differ never share what a process or a disk holds for one of them.
+  SECTION("another number of the spec is another artifact, also in a process that starts warm") {
+    const auto limited = [](const std::string& limit) {
+      std::string text = small_spec;
+      return text.replace(text.find("param limit = 4"), 15, "const limit = " + limit);
+    };
+    const auto four = engine.compile(limited("4")), seven = engine.compile(limited("7"));
+    CHECK(seven->from == From::toolchain);
+    CHECK(four->key != seven->key);
+    TestEngine warm(disk);
+    CHECK(warm.compile(limited("7"))->key == seven->key);
+    CHECK(warm.compile(limited("4"))->key == four->key);
+    CHECK(warm->toolchain_calls() == 0);
+  }
   SECTION("a comment is not") {
     CHECK(engine.compile(std::string("# a comment\n") + small_spec)->from == From::memory);
   }

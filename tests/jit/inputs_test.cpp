@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "compiler/interpreter/problem.h"
 #include "compiler/semantics/resolve.h"
 #include "tests/jit/support.h"
 
@@ -202,4 +203,16 @@ TEST_CASE("slots of more rows than a kernel takes") {
     options.sizes = {{"C", int64_t{1} << 62}};
     CHECK(error_of(graph, options).starts_with(std::string("4 slots of ") + slot + " for 'M' are more rows"));
   }
+}
+
+TEST_CASE("rows that stand in aligned inputs alone") {
+  const ir::Graph graph = graph_of(
+      "kernel k {\n  dim E = 4, H = 8\n  group M by E\n  group P = M align 16\n  in x : bf16[P, H]\n"
+      "  out z : bf16[M, H] = x\n}\n");
+  InputOptions options;
+  options.counts = {3, 0, 5, 1};
+  const Buffers made = make(graph, options);
+  const auto problem = interpreter::Problem::bind(graph, made, {});
+  REQUIRE(problem);
+  CHECK(problem->size({1, graph.outputs[0].tensor.shape[0].dim, 1}) >= 9 + options.slack_rows);
 }

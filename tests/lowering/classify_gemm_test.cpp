@@ -295,8 +295,8 @@ TEST_CASE("what is not lowered yet is refused by name, at its place") {
       {halved_spec("f, s = split(gemm(x, w), 8)\nout y : bf16[M, I] = f * s", "E = 2, K = 64, I = 40"),
        "a split in pieces of 8 of 80 columns", "w"},
       {"kernel test {\n dim E = 2, K = 64, I = 64\n group M by E\n in x : bf16[M, K]\n in w : bf16[E, K, 2*I]\n"
-       " f, s = split(gemm(x, w), 8)\n out y : bf16[M, I] = f * s\n}",
-       "a split in pieces of 8 of columns that are contiguous in memory", "w"},
+       " f, s = split(gemm(x, w), 16)\n out y : bf16[M, I] = f * s\n}",
+       "a split in pieces of 16 of columns that are contiguous in memory", "w"},
       {dense + "in x : bf16[K, S]\n in w : bf16[N, K]\n out y : mxfp8[S, N] = gemm(x, w)\n}",
        "an output of type mxfp8 of a gemm whose rows are contiguous in memory", "y"},
   };

@@ -117,3 +117,18 @@ TEST_CASE("a plan prints its launches") {
     CHECK(contains(text, part));
   }
 }
+
+TEST_CASE("a chain may be longer than the stack is deep") {
+  std::string steps = "v0 = x\n";
+  for (int i = 1; i <= 30000; ++i) steps += fmt::format("v{} = v{} * s\n", i, i - 1);
+  const LoweredText pointwise =
+      lower_body("dim N = 64\ndyn S\nparam s\nin x : bf16[S, N]\n" + steps + "out y : bf16[S, N] = v30000");
+  REQUIRE(pointwise.diagnostics.all().empty());
+  CHECK(pointwise.plan("pointwise").pointwise.at(0).value.nodes.size() == 30002);
+  const LoweredText fused = lower_body(
+      "dim K = 64, N = 64\ndyn S\nparam s\nin a : bf16[S, K]\nin w : bf16[N, K]\n"
+      "x = gemm(a, w)\n" +
+      steps + "out y : bf16[S, N] = v30000");
+  REQUIRE(fused.diagnostics.all().empty());
+  CHECK(fused.plan().epilogue.nodes.size() == 30002);
+}

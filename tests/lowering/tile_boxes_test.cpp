@@ -30,8 +30,13 @@ struct Form {
 
 template <class Form, int columns, int parts_, int slices_, bool pairs, int piece_>
 struct DevicePlan : Form {
-  static constexpr int tile_columns = columns, parts = parts_, slices = slices_, piece = piece_;
+  static constexpr int tile_columns = columns, parts = parts_, slices = slices_, dealt = piece_;
   static constexpr bool checked_pairs = pairs;
+  // Columns of both parts by turns in one weight.
+  static constexpr bool interleaved = Form::b_major == Major::mn && (dealt == 1 || dealt == 8 || dealt == 32);
+  static constexpr int piece = interleaved ? 0 : dealt;
+  // Column n of a part among those of both.
+  static int column_of_both(int part, int n) { return n / dealt * 2 * dealt + part * dealt + n % dealt; }
 };
 
 template <class Plan>
@@ -277,7 +282,7 @@ class Checker {
       if constexpr (Plan::a_major == Major::k)
         maps_[&p_->a_checked[i]] = {problem.map(step, fmt::format("a_checked.{}", i)), 0};
     }
-    constexpr int weights = Plan::segments * Plan::parts;
+    constexpr int weights = Plan::interleaved ? 1 : Plan::segments * Plan::parts;
     own_maps_.resize(static_cast<size_t>(weights) * static_cast<size_t>(groups));
     p_->b_maps = own_maps_.data();
     for (int i = 0; i < weights; ++i) {
@@ -329,6 +334,16 @@ class Checker {
     row_names.assign(Load::stage_bytes / operand_row_bytes, -1);
     name_rows<Plan::a_major>(stage, 0, tile_rows,
                              [&](int m, int at) { return problem_.expected_a(rows, segment, m, k + at); });
+    if constexpr (Plan::interleaved) {
+      for (int slice = 0; slice < Plan::slices; ++slice)
+        name_rows<Plan::b_major>(stage, Load::a_bytes + static_cast<u32>(slice) * Load::slice_bytes, Plan::tile_columns,
+                                 [&](int d, int at) {
+                                   const int n = d / (2 * Plan::dealt) * Plan::dealt + d % Plan::dealt;
+                                   return problem_.expected_b(rows, segment, d / Plan::dealt % 2,
+                                                              Load::first_column(column_tile, slice) + n, k + at);
+                                 });
+      return;
+    }
     for (int slice = 0; slice < Plan::slices; ++slice)
       for (int part = 0; part < Plan::parts; ++part)
         name_rows<Plan::b_major>(
@@ -348,7 +363,10 @@ class Checker {
         k_places_seen = 0;
         sums.multiply(0, Load::a_bytes + static_cast<u32>(slice) * Load::slice_bytes, false);
         REQUIRE(k_places_seen == 15);
-        for (int block = 0; block < blocks * Plan::parts; ++block) sums.straighten(block);
+        if constexpr (Plan::interleaved)
+          for (int pair = 0; pair < blocks; ++pair) sums.template straighten_halves<Plan::dealt>(pair);
+        else
+          for (int block = 0; block < blocks * Plan::parts; ++block) sums.straighten(block);
         if (pass == (Plan::b_major == Major::mn ? 2 : 0)) check_thread(rows, column_tile, slice, sums);
       }
     // shift() moves every block one place down.
@@ -368,7 +386,12 @@ class Checker {
             if (Load::first_column(column_tile, slice) + n >= problem_.gemm().part_columns ||
                 problem_.expected_a(rows, 0, m, 0) < 0)
               continue;
-            if (sums.at(block + part * blocks, i, c) == names_of(m, n)) continue;
+            if constexpr (Plan::interleaved) {
+              if (sums.template half_at<Plan::dealt>(block, part, i, c) == names_of(m, Plan::column_of_both(part, n)))
+                continue;
+            } else {
+              if (sums.at(block + part * blocks, i, c) == names_of(m, n)) continue;
+            }
             INFO("group " << rows.group << " row " << m << " part " << part << " column " << n);
             FAIL("another product than the one meant");
           }
@@ -386,11 +409,12 @@ struct Counts {
 
 template <class Form, int parts, bool pairs, int piece, int columns, int slices>
 void check_schedule(const Problem& problem, Counts& seen, bool& known) {
-  constexpr int part = columns / parts, unit = Form::b_major == Major::mn ? 64 : 32;
-  if constexpr (part % unit == 0 && (piece == 0 || piece % (part * slices) == 0)) {
+  using Plan = DevicePlan<Form, columns, parts, slices, pairs, piece>;
+  constexpr int part = columns / parts, unit = Form::b_major == Major::mn && !Plan::interleaved ? 64 : 32;
+  if constexpr (part % unit == 0 && (Plan::piece == 0 || Plan::piece % (part * slices) == 0)) {
     const lowering::Schedule& s = problem.plan.schedule;
     if (s.tile_columns != columns || s.slices() != slices) return;
-    Checker<DevicePlan<Form, columns, parts, slices, pairs, piece>> checker(problem);
+    Checker<Plan> checker(problem);
     checker.run();
     seen.tiles += checker.tiles;
     seen.checked += checker.checked;
@@ -498,6 +522,15 @@ TEST_CASE("ragged rows with weights and rows that are contiguous in memory") {
   check_kernel<Weights, 2, false, 64>(
       grouped("in x : bf16[M, K]\nin w : bf16[E, K, 2*N]\nf, s = split(gemm(x, w), 64)\nout y : bf16[M, N] = f * s",
               "E = 3, K = 72, N = 192"));
+  const auto by_turns = [](int piece) {
+    return grouped(fmt::format("in x : bf16[M, K]\nin w : bf16[E, K, 2*N]\nf, s = split(gemm(x, w), {})\n"
+                               "out y : bf16[M, N] = f * s",
+                               piece),
+                   "E = 3, K = 72, N = 96");
+  };
+  check_kernel<Weights, 2, false, 1>(by_turns(1));
+  check_kernel<Weights, 2, false, 8>(by_turns(8));
+  check_kernel<Weights, 2, false, 32>(by_turns(32));
   check_kernel<Form<GemmForm::ragged_rows, mn, k>>(
       grouped("in x : bf16[K, M]\nin w : bf16[E, N, K]\nout y : bf16[M, N] = gemm(x, w)"));
 }

@@ -231,7 +231,7 @@ std::string hint_of(const std::string& lines) {
 }  // namespace
 
 TEST_CASE("the frame of the bad specs is right") {
-  const Diagnostics diagnostics = check_text(head + tail);
+  const Diagnostics diagnostics = check_text(head + "  in sizes : f32[S, L, T]" + tail);  // each dyn is in a buffer
   INFO(diagnostics.print());
   CHECK(diagnostics.all().empty());
 }

@@ -227,3 +227,31 @@ TEST_CASE("options of types") {
   CHECK(graph.outputs[2].tensor.type.rule == ir::ScaleRule::deepgemm);
   CHECK(graph.outputs[3].tensor.type.along_axis == -1);
 }
+
+TEST_CASE("nested gradients end in an error before they fill the memory") {
+  const auto spec = [](int levels) {
+    std::string text = "kernel k {\n  dim N = 64\n  dyn S\n  in s : bf16[S, N]\n  a0 = tanh(s) * sigmoid(s)\n";
+    for (int i = 1; i <= levels; ++i) text += fmt::format("  a{0} = grad(a{1} * a{1}, a{1}, s)\n", i, i - 1);
+    return text + fmt::format("  out y : bf16[S, N] = a{}\n}}\n", levels);
+  };
+  CHECK(check_text(spec(6)).all().empty());
+  const Diagnostics deep = check_text(spec(60));
+  INFO(deep.print());
+  REQUIRE(deep.all().size() == 1);
+  CHECK(deep.all()[0].message == "the gradients grow beyond 100000 operations");
+  CHECK(deep.all()[0].where.text().starts_with("grad("));
+}
+
+TEST_CASE("a dyn that no buffer has is told where it stands") {
+  const std::string rest = "  in x : bf16[N]\n  out y : bf16[N] = x\n}\n";
+  const Diagnostics unused = check_text("kernel k {\n  dim N = 64\n  dyn S\n" + rest);
+  INFO(unused.print());
+  REQUIRE(unused.all().size() == 1);
+  CHECK(unused.all()[0].message == "no buffer has the dyn 'S'");
+  CHECK(unused.all()[0].where.begin().line == 3);
+  // A slot's size is read off the rows of all slots.
+  CHECK(check_text("kernel k {\n  dim E = 2, N = 64\n  dyn S\n  group M by E slot S\n  in x : bf16[M, N]\n"
+                   "  out y : bf16[M, N] = x\n}\n")
+            .all()
+            .empty());
+}

@@ -26,6 +26,7 @@ bool PointwiseCoordinate::same_as(const PointwiseCoordinate& other) const {
 namespace {
 
 constexpr int wide = 8;
+constexpr int missing = -1;  // no node: an argument of it is still to be emitted
 
 class ValueBuilder {
  public:
@@ -35,7 +36,7 @@ class ValueBuilder {
   bool run(NodeId id) {
     std::vector<int> coordinates;
     for (const Extent& name : graph_.nodes[static_cast<size_t>(id)].shape) coordinates.push_back(domain(name));
-    const int last = emit(id, coordinates);
+    const int last = emit_all(id, coordinates);
     // The value is the last node, also where it was met before.
     EPIFUSE_ENSURE(!sound_ || last + 1 == static_cast<int>(value_.nodes.size()), "a value that is not the last node");
     return sound_;
@@ -179,14 +180,34 @@ class ValueBuilder {
                        [&](int arg) { return value_.nodes[static_cast<size_t>(arg)].uniform; });
   }
 
-  int emit(NodeId id, const std::vector<int>& coordinates) {
-    const auto key = std::make_pair(id, coordinates);
-    if (const auto it = emitted_.find(key); it != emitted_.end()) return it->second;
-    const int result = emit_new(id, coordinates);
-    emitted_[key] = result;
-    return result;
+  using Wanted = std::pair<NodeId, std::vector<int>>;
+
+  // Each value behind its arguments. A value whose argument is missing is given up and begun again behind it: a chain
+  // of operations may be longer than the machine's stack is deep.
+  int emit_all(NodeId id, const std::vector<int>& coordinates) {
+    std::vector<Wanted> open{{id, coordinates}};
+    while (true) {
+      const Wanted now = open.back();
+      const int result = emit_new(now.first, now.second);
+      if (result < 0) {
+        open.push_back(missing_);
+        continue;
+      }
+      emitted_[now] = result;
+      open.pop_back();
+      if (open.empty()) return result;
+    }
   }
 
+  // An argument; `missing` where it is still to be emitted.
+  int emit(NodeId id, const std::vector<int>& coordinates) {
+    Wanted wanted(id, coordinates);
+    if (const auto it = emitted_.find(wanted); it != emitted_.end()) return it->second;
+    missing_ = std::move(wanted);
+    return missing;
+  }
+
+  // The value, or `missing`.
   int emit_new(NodeId id, const std::vector<int>& coordinates) {
     const Node& n = node(id);
     switch (n.op) {
@@ -276,7 +297,9 @@ class ValueBuilder {
       for (const Extent& name : node(argument).shape)
         inner.push_back(graph_.same_name(name, ir::half(doubled)) ? halving(Coordinate::Kind::join, n, doubled, along)
                                                                   : coordinate_of(name, whole, coordinates));
-      result.args.push_back(emit(argument, inner));
+      const int made = emit(argument, inner);
+      if (made < 0) return missing;
+      result.args.push_back(made);
     }
     result.uniform = all_uniform(result.args) && !coordinate(result.condition).varies;
     return push(std::move(result));
@@ -303,6 +326,7 @@ class ValueBuilder {
     PointwiseNode result;
     result.kind = PointwiseNode::Kind::masked;
     result.args = {emit(n.args[0], inner)};
+    if (result.args[0] < 0) return missing;
     result.condition = read;
     result.uniform = all_uniform(result.args) && !coordinate(read).varies;
     return push(std::move(result));
@@ -316,7 +340,9 @@ class ValueBuilder {
     for (const NodeId argument : n.args) {
       std::vector<int> inner;
       for (const Extent& name : node(argument).shape) inner.push_back(coordinate_of(name, n.shape, coordinates));
-      result.args.push_back(emit(argument, inner));
+      const int made = emit(argument, inner);
+      if (made < 0) return missing;
+      result.args.push_back(made);
     }
     result.uniform = all_uniform(result.args);
     return push(std::move(result));
@@ -326,7 +352,8 @@ class ValueBuilder {
   PointwiseLaunch& launch_;
   PointwiseValue& value_;
   Diagnostics& diagnostics_;
-  std::map<std::pair<NodeId, std::vector<int>>, int> emitted_;
+  std::map<Wanted, int> emitted_;
+  Wanted missing_;  // what the last `missing` was about
   bool sound_ = true;
 };
 

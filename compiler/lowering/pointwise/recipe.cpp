@@ -5,6 +5,7 @@
 #include <set>
 
 #include "compiler/ir/buffers.h"
+#include "compiler/lowering/recipe_fields.h"
 
 namespace epifuse::lowering {
 namespace {
@@ -24,7 +25,7 @@ class Writer {
     add_buffers();
     for (const PointwiseLaunch& launch : plan_.pointwise) add_step(launch);
     for (const WorkspaceRegion& region : plan_.workspace) recipe_.workspace_bytes = region.offset + region.bytes;
-    add_symbols();
+    add_symbols(graph_, recipe_);
     return recipe_;
   }
 
@@ -179,22 +180,6 @@ class Writer {
       if (node.kind == PointwiseNode::Kind::param) used.insert(node.index);
     for (const ir::ParamId id : used)
       field("param_" + graph_.params[static_cast<size_t>(id)].name, FieldKind::param, 4, "", 0, id);
-  }
-
-  void add_symbols() {
-    std::set<std::string> used;
-    for (const RecipeTensor& tensor : recipe_.tensors)
-      for (const IntExpr& extent : tensor.extents) extent.collect_symbols(used);
-    for (const RecipeStep& step : recipe_.steps) {
-      step.grid.collect_symbols(used);
-      for (const ParameterField& f : step.fields) f.value.collect_symbols(used);
-    }
-    recipe_.workspace_bytes.collect_symbols(used);
-    for (const ir::Dimension& dim : graph_.dims) {
-      if (!used.count(dim.name)) continue;
-      const bool fixed = dim.kind == ir::DimKind::fixed;
-      recipe_.symbols.push_back({dim.name, fixed ? SymbolKind::fixed : SymbolKind::launch, 1});
-    }
   }
 
   const ir::Graph& graph_;

@@ -1,5 +1,7 @@
 #include "tests/gpu/support/kernels.h"
 
+#include <thread>
+
 #include "compiler/semantics/resolve.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
 #include "gpu_test_files.h"
@@ -73,6 +75,38 @@ jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std:
   INFO(why);
   REQUIRE(compiled);
   return compiled;
+}
+
+std::vector<jit::CompiledKernelPtr> compile_every_schedule(const std::string& text, const std::string& kernel,
+                                                           const std::map<std::string, int64_t>& dims) {
+  MemorySource no_files({});
+  Diagnostics diagnostics;
+  const Program program = load_program("spec.epi", text, no_files, diagnostics);
+  CompilerOptions options;
+  options.dims = dims;
+  options.target = must(runtime::target_of(gpu().device->info()));
+  const auto planned = plan_kernel(program, kernel, options, diagnostics);
+  INFO(kernel << "\n" << diagnostics.print());
+  REQUIRE(planned);
+  const size_t count = planned->lowered.plans.size();
+  std::vector<std::optional<Result<std::optional<jit::CompiledKernelPtr>>>> results(count);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      CompilerOptions own = options;
+      own.schedule = lowering::schedule_name(planned->lowered.plans[i].schedule);
+      Diagnostics said;
+      results[i] = engine().compile(program, kernel, own, said);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<jit::CompiledKernelPtr> kernels;
+  for (auto& result : results) {
+    const auto compiled = must(*std::move(result));
+    REQUIRE(compiled);
+    kernels.push_back(*compiled);
+  }
+  return kernels;
 }
 
 }  // namespace epifuse::test
