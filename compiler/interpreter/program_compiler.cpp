@@ -77,13 +77,37 @@ class ProgramCompiler {
     return static_cast<int>(program_.instructions_.size()) - 1;
   }
 
-  // The register with the node's value where its names have these coordinates (in the order of the node's shape).
+  using Place = std::pair<NodeId, std::vector<CoordinateId>>;
+
+  // The register with the node's value where its names have these coordinates (in the order of the node's shape). What
+  // maps use is emitted from the bottom up, so that a long chain of them does not become a deep stack of calls.
   int emit(NodeId id, const std::vector<CoordinateId>& coordinates) {
-    const auto key = std::make_pair(id, coordinates);
-    if (const auto it = emitted_.find(key); it != emitted_.end()) return it->second;
-    const int result = emit_new(id, coordinates);
-    emitted_[key] = result;
-    return result;
+    std::vector<Place> open = {{id, coordinates}};
+    while (!open.empty()) {
+      const Place place = open.back();
+      if (!emitted_.count(place)) {
+        if (std::optional<Place> first = missing_map(place)) {
+          open.push_back(*std::move(first));
+          continue;
+        }
+        const int result = emit_new(place.first, place.second);
+        emitted_[place] = result;
+      }
+      open.pop_back();
+    }
+    return emitted_.at({id, coordinates});
+  }
+
+  // The first argument of a map that is a map itself and not emitted yet.
+  std::optional<Place> missing_map(const Place& place) {
+    const Node& node = graph_.nodes[place.first];
+    if (ir::op_info(node.op).kind != ir::OpKind::map) return std::nullopt;
+    for (const NodeId argument : node.args) {
+      if (ir::op_info(graph_.nodes[argument].op).kind != ir::OpKind::map) continue;
+      Place wanted{argument, coordinates_of(graph_.nodes[argument].shape, node.shape, place.second)};
+      if (!emitted_.count(wanted)) return wanted;
+    }
+    return std::nullopt;
   }
 
   int emit_new(NodeId id, const std::vector<CoordinateId>& coordinates) {

@@ -335,6 +335,18 @@ TEST_CASE("a gather from a tensor without rows reads zeros") {
   CHECK(values_of(out.at("h")) == std::vector<double>(12, 0.0));
 }
 
+TEST_CASE("a chain may be longer than the stack of calls is deep") {
+  GraphBuilder g;
+  g.dim("N", 4);
+  auto value = g.in("x", "f32", "N");
+  const auto minus_one = g.number(-1);
+  for (int i = 0; i < 20000; ++i) value = value * minus_one;
+  g.out("y", "f32", "N", value);
+  Buffers buffers;
+  buffers["x"] = tensor_of(Storage::f32, {4}, {1, -2, 0.5, 3});
+  CHECK(values_of(run_poisoned(g.graph, buffers, 0xFF).at("y")) == std::vector<double>{1, -2, 0.5, 3});
+}
+
 TEST_CASE("a value used twice at each of many steps takes no longer than its steps") {
   GraphBuilder g;
   g.dim("N", 4);
