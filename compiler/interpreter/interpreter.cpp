@@ -11,12 +11,19 @@
 namespace epifuse::interpreter {
 namespace {
 
-// All gemm nodes that a computed output needs.
+// All gemm nodes that a computed output needs. What a gemm is made of is none of this.
 void collect_gemms(const ir::Graph& graph, ir::NodeId id, std::vector<bool>& seen, std::vector<ir::NodeId>& into) {
-  if (seen[id]) return;
-  seen[id] = true;
-  if (graph.nodes[id].op == ir::Op::gemm) return into.push_back(id);
-  for (ir::NodeId arg : graph.nodes[id].args) collect_gemms(graph, arg, seen, into);
+  std::vector<ir::NodeId> open = {id};
+  while (!open.empty()) {
+    const ir::NodeId at = open.back();
+    open.pop_back();
+    if (seen[at]) continue;
+    seen[at] = true;
+    if (graph.nodes[at].op == ir::Op::gemm)
+      into.push_back(at);
+    else
+      open.insert(open.end(), graph.nodes[at].args.rbegin(), graph.nodes[at].args.rend());
+  }
 }
 
 void store_plain(const OutputWalk& walk, const Tile& tile, bool accumulate, HostTensor& tensor) {
