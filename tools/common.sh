@@ -28,18 +28,16 @@ quietly() {
   return "$status"
 }
 
-# build_preset PRESET [TARGET...]: configures and builds; warm, it is a look at the time stamps. A first build says how
-# long it may take, and where its log grows.
+# build_preset PRESET [TARGET...]: configures and builds; warm, it is a look at the time stamps. A first build says where
+# its log grows.
 build_preset() {
-  local preset=$1 targets=() minutes=5
+  local preset=$1 targets=()
   shift
   [ $# = 0 ] || targets=(--target "$@")
   quietly "configure-$preset" cmake --preset "$preset" || return
   # A build that begins from nothing says nothing for minutes.
   if [ ! -e "build/$preset/.ninja_log" ]; then
-    [ ${#targets[@]} = 0 ] && minutes=10  # with every test
-    printf 'building %s, the first time about %s minutes on 2 cores; the log is build/logs/build-%s.log\n' \
-      "$preset" "$minutes" "$preset"
+    printf 'building %s, which takes minutes the first time; the log is build/logs/build-%s.log\n' "$preset" "$preset"
   fi
   quietly "build-$preset" cmake --build --preset "$preset" "${targets[@]}"
 }

@@ -19,7 +19,7 @@ struct ValueCluster {
   std::vector<int> roots;  // nodes of the epilogue, each once; several share operations
   std::vector<SinkGroup> groups;
 
-  // Whether all roots are computed in one loop; else each where it is stored.
+  // Whether all roots are computed in one loop (halves of one output too); else each where it is stored.
   bool at_once(const Epilogue& epilogue) const;
 };
 

@@ -71,18 +71,13 @@ class Writer {
            (launch.kind != PointwiseKind::reduce || launch.chunk == 0);
   }
 
-  void field(const std::string& name, FieldKind kind, uint32_t size, std::string tensor, IntExpr value, int index = 0) {
-    at_ = (at_ + size - 1) / size * size;
-    step_.fields.push_back({name, kind, at_, size, std::move(tensor), std::move(value), index});
-    at_ += size;
-  }
   void address(const std::string& name, const std::string& tensor, IntExpr offset = 0) {
-    field(name, FieldKind::address, 8, tensor, std::move(offset));
+    add_address(step_, name, tensor, std::move(offset));
   }
   void wide_number(const std::string& name, IntExpr value) {
-    field(name, FieldKind::integer64, 8, "", std::move(value));
+    add_field(step_, name, FieldKind::integer64, "", std::move(value));
   }
-  void number(const std::string& name, IntExpr value) { field(name, FieldKind::integer32, 4, "", std::move(value)); }
+  void number(const std::string& name, IntExpr value) { add_integer(step_, name, std::move(value)); }
 
   static std::set<ir::InputId> inputs_of(const PointwiseLaunch& launch) {
     std::set<ir::InputId> ids;
@@ -101,7 +96,6 @@ class Writer {
 
   void add_step(const PointwiseLaunch& launch) {
     step_ = RecipeStep{};
-    at_ = 0;
     step_.kind = RecipeStep::Kind::launch;
     step_.entry = launch.entry;
     step_.block = pointwise_threads;
@@ -134,7 +128,7 @@ class Writer {
     }
     coordinates(launch);
     params(launch);
-    step_.parameter_bytes = (at_ + 7) / 8 * 8;
+    close_fields(step_);
     const IntExpr needed = ceil_div(items, launch.warps ? pointwise_threads / warp : pointwise_threads);
     step_.grid = min(IntExpr::symbol("sm_count") * blocks_per_multiprocessor, needed);
     recipe_.steps.push_back(step_);
@@ -179,14 +173,13 @@ class Writer {
     for (const PointwiseNode& node : launch.value.nodes)
       if (node.kind == PointwiseNode::Kind::param) used.insert(node.index);
     for (const ir::ParamId id : used)
-      field("param_" + graph_.params[static_cast<size_t>(id)].name, FieldKind::param, 4, "", 0, id);
+      add_field(step_, "param_" + graph_.params[static_cast<size_t>(id)].name, FieldKind::param, "", 0, id);
   }
 
   const ir::Graph& graph_;
   const KernelPlan& plan_;
   LaunchRecipe recipe_;
   RecipeStep step_;
-  uint32_t at_ = 0;
 };
 
 }  // namespace
