@@ -146,18 +146,23 @@ TEST_CASE("B102: every example can be captured, and a replay computes") {
     Buffers inputs = must(jit::make_inputs(kernel->planned.graph, options));
     ProblemRun problem(kernel, inputs);
     const auto graph = capture(problem, problem.call().stream());
+    // What a sum is added to must be small enough for it to show.
     const auto replay = [&] {
-      problem.poison(0x5A);
+      problem.poison(0x3A);
       must(graph.replay(problem.call().stream()));
       problem.wait();
       return problem.download();
     };
     const Buffers first = replay();
-    CHECK(same_bytes(first, problem.run(0x5A)));
-    set_rows(inputs.at("x"), 0, inputs.at("x").extents[0], 0.5);
-    problem.upload("x", inputs.at("x"));
+    CHECK(same_bytes(first, problem.run(0x3A)));
+    for (const ir::Input& input : kernel->planned.graph.inputs) {
+      HostTensor& tensor = inputs.at(input.tensor.name);
+      if (tensor.storage == Storage::i32 || tensor.storage == Storage::i64 || tensor.extents.empty()) continue;
+      set_rows(tensor, 0, tensor.extents[0], 0.5);
+      problem.upload(input.tensor.name, tensor);
+    }
     const Buffers second = replay();
-    CHECK(same_bytes(second, problem.run(0x5A)));
+    CHECK(same_bytes(second, problem.run(0x3A)));
     for (const auto& [name, tensor] : first) {
       INFO(name);
       CHECK((tensor.bytes != second.at(name).bytes));
