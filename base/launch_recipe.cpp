@@ -73,6 +73,7 @@ Json write(const RecipeTensor& t) {
           {"alignment", t.alignment},
           {"pitch_note", t.pitch_note},
           {"group_align", t.group_align},
+          {"group_slot", write(t.group_slot)},
           {"pointer_axes", t.pointer_axes}};
 }
 
@@ -266,6 +267,7 @@ RecipeTensor read_tensor(Reader& in) {
   t.alignment = in.integer<int>("alignment");
   t.pitch_note = in.text("pitch_note");
   t.group_align = in.integer<int64_t>("group_align");
+  t.group_slot = in.expression("group_slot");
   t.pointer_axes = in.integer<int>("pointer_axes");
   return t;
 }

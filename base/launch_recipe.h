@@ -23,10 +23,11 @@
 namespace epifuse {
 
 // The name of the workspace among the buffers, what its address must be a multiple of, and how large a kernel's
-// parameter struct may be (the limit that every driver keeps).
+// parameter struct may be (the limit that every driver keeps). And how far apart the starts of aligned groups may be.
 inline constexpr std::string_view workspace_name = "workspace";
 inline constexpr int workspace_alignment = 256;
 inline constexpr uint32_t max_parameter_bytes = 4096;
+inline constexpr int64_t most_group_align = 1 << 20;
 
 enum class TensorRole { input, output, group_sizes };
 
@@ -46,6 +47,7 @@ struct RecipeTensor {
   std::string pitch_note;        // empty, or why a padded pitch is needed, for messages
   int64_t group_align = 1;       // group_sizes: every group starts at a multiple of this many rows
   int pointer_axes = 0;          // leading axes that select a buffer; fewer than all
+  IntExpr group_slot = 0;        // group_sizes: where this is not 0, group e starts at row e * group_slot
 };
 
 enum class SymbolKind { fixed, launch };

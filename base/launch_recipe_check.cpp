@@ -106,8 +106,9 @@ class Checker {
     require(t.extents.size() <= most_axes, where, fmt::format("must have at most {} extents", most_axes));
     for (const IntExpr& e : t.extents) expression(e, Allowed::sizes, where);
     require(is_power_of_two(t.alignment) && t.alignment <= 4096, where, "must have a power of two as alignment");
-    require(is_power_of_two(t.group_align) && t.group_align <= (1 << 20), where,
-            "must have a power of two as group_align");
+    require(t.group_align >= 1 && t.group_align <= most_group_align, where,
+            fmt::format("must have a group_align from 1 to {}", most_group_align));
+    expression(t.group_slot, Allowed::sizes, where);
     require(t.pointer_axes == 0 || (t.pointer_axes > 0 && static_cast<size_t>(t.pointer_axes) < t.extents.size()),
             where, "must have fewer pointer axes than extents");
     if (t.role == TensorRole::group_sizes) {

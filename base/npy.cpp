@@ -6,7 +6,6 @@
 #include <limits>
 #include <optional>
 
-#include "base/ensure.h"
 #include "base/numbers.h"
 
 namespace epifuse {
@@ -243,10 +242,12 @@ Result<std::string> npy_to_storage(const NpyArray& array, Storage storage, const
 
 NpyArray npy_from_storage(Storage storage, const std::vector<int64_t>& extents, std::string_view bytes) {
   NpyArray array{std::string(dtype_of(storage)), extents, std::string(bytes)};
-  if (storage == Storage::e2m1) {
-    EPIFUSE_ENSURE(!extents.empty() && extents.back() % 2 == 0, "packed e2m1 with an odd last extent");
+  if (storage != Storage::e2m1) return array;
+  // Rows of an odd length share bytes: those have no shape but their number.
+  if (!extents.empty() && extents.back() % 2 == 0)
     array.shape.back() /= 2;
-  }
+  else
+    array.shape = {static_cast<int64_t>(bytes.size())};
   return array;
 }
 

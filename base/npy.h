@@ -35,7 +35,7 @@ Result<NpzArrays> read_npz(std::string_view bytes, std::string_view name);
 Result<std::string> write_npz(const NpzArrays& arrays);
 
 // The elements as a buffer of this storage and these extents holds them. e2m1 counts elements in its extents; its file
-// has half as many bytes along the last axis.
+// has half as many bytes along the last axis, or, where that is odd and rows share bytes, one axis of bytes.
 Result<std::string> npy_to_storage(const NpyArray& array, Storage storage, const std::vector<int64_t>& extents,
                                    std::string_view name);
 NpyArray npy_from_storage(Storage storage, const std::vector<int64_t>& extents, std::string_view bytes);

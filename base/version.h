@@ -7,7 +7,7 @@ namespace epifuse {
 
 inline constexpr std::string_view version = "0.1.0";
 inline constexpr int language_version = 1;
-inline constexpr int recipe_version = 2;
+inline constexpr int recipe_version = 3;
 inline constexpr int artifact_version = 1;  // of the record that an artifact is found by
 inline constexpr int kernel_image_version = 1;
 inline constexpr int cache_entry_version = 1;

@@ -14,7 +14,6 @@
 #include "base/numbers.h"
 #include "compiler/interpreter/parallel.h"
 #include "compiler/interpreter/problem.h"
-#include "compiler/interpreter/quantiser.h"
 #include "compiler/interpreter/stored_ranges.h"
 #include "compiler/ir/buffers.h"
 
@@ -88,8 +87,31 @@ class InputMaker {
       if (Status s = sizes_from(input.tensor, input.left_out); !s) return s;
     for (const ir::Output& output : graph_.outputs)  // those that are added to
       if (Status s = sizes_from(output.tensor, output.left_out); !s) return s;
+    if (Status s = sizes_from_slots(); !s) return s;
     for (size_t i = 0; i < graph_.dims.size(); ++i) {
       if (graph_.dims[i].kind == ir::DimKind::dynamic && !sizes_[i]) sizes_[i] = InputOptions::default_size;
+    }
+    return {};
+  }
+
+  // Where nothing else says how large a slot is, the rows of all slots do, if they are given.
+  Status sizes_from_slots() {
+    for (size_t i = 0; i < graph_.dims.size(); ++i) {
+      const ir::Dimension& dim = graph_.dims[i];
+      if (!dim.slot || dim.slot->dim < 0 || !sizes_[i]) continue;
+      const ir::Dimension& unit = graph_.dims[static_cast<size_t>(dim.slot->dim)];
+      if (unit.kind != ir::DimKind::dynamic) continue;
+      std::optional<int64_t>& size = sizes_[static_cast<size_t>(dim.slot->dim)];
+      const int64_t groups = *sizes_[static_cast<size_t>(dim.cut_by)];
+      if (!size) {
+        size = *sizes_[i] / groups * dim.slot->over / dim.slot->times;
+      } else if (options_.sizes.contains(unit.name) && static_cast<__int128>(groups) * *size * dim.slot->times !=
+                                                           static_cast<__int128>(*sizes_[i]) * dim.slot->over) {
+        return user_error(
+            fmt::format("{} slots of {} for '{}' are not the {} rows that are given, and '{}' is asked "
+                        "to be {}",
+                        groups, graph_.extent_text(*dim.slot), dim.name, *sizes_[i], unit.name, *size));
+      }
     }
     return {};
   }
@@ -208,8 +230,9 @@ class InputMaker {
     for (int64_t e = 0; e < groups; ++e) {
       const uint64_t bits = hash(options_.seed, static_cast<uint64_t>(e));
       const int64_t start = dim.slot ? e * size_of(*dim.slot) : round_up(end, dim.align);
-      int64_t limit = dim.slot ? std::min(most, size_of(*dim.slot)) : most;
+      int64_t limit = most;
       if (capacity) limit = std::min(2 * *capacity / groups, std::max<int64_t>(0, *capacity - start));
+      if (dim.slot) limit = std::min(limit, size_of(*dim.slot));
       counts.push_back(static_cast<int64_t>(bits % static_cast<uint64_t>(limit + 1)));
       end = start + counts.back();
     }
@@ -234,14 +257,26 @@ class InputMaker {
     std::vector<int64_t> extents;
     for (const ir::Extent& extent : declared.shape) extents.push_back(size_of(extent));
     if (scaled) {
-      HostTensor& scale = buffers_[declared.name + ".scale"] = interpreter::make_tensor(
-          ir::format_info(declared.type.format).scale, interpreter::scale_extents(declared.type, extents));
+      HostTensor& scale = buffers_[declared.name + ".scale"] =
+          interpreter::make_tensor(ir::format_info(declared.type.format).scale, scale_extents(declared, extents));
       fill(scale, declared.name + ".scale", 1, /*is_scale=*/true);
-      made_.emplace_back(declared.name + ".scale", &declared);
+      // Other layouts have no rows that could be spoilt one by one.
+      if (declared.type.layout == ir::ScaleLayout::rows) made_.emplace_back(declared.name + ".scale", &declared);
     }
     HostTensor& tensor = buffers_[declared.name] = interpreter::make_tensor(declared.type.storage(), extents);
     fill(tensor, declared.name, weight_scale(declared), false);
     made_.emplace_back(declared.name, &declared);
+  }
+
+  std::vector<int64_t> scale_extents(const ir::Tensor& declared, const std::vector<int64_t>& extents) const {
+    const Result<std::vector<int64_t>> result =
+        ir::scale_extents(graph_, declared, extents, [&](std::string_view name) -> std::optional<int64_t> {
+          for (size_t i = 0; i < graph_.dims.size(); ++i)
+            if (graph_.dims[i].name == name) return dim_size(static_cast<ir::DimId>(i));
+          return std::nullopt;
+        });
+    EPIFUSE_ENSURE(bool(result), "scales of a tensor of known sizes have no size");
+    return *result;
   }
 
   // 1 / sqrt of the contraction for the second operand of a product, else 1.
@@ -269,6 +304,7 @@ class InputMaker {
 
   void fill(HostTensor& tensor, const std::string& name, double scale, bool is_scale) const {
     if (!is_float(tensor.storage) && tensor.storage != Storage::e8m0) return fill_integers(tensor, name);
+    if (is_named_by_output(&ir::TensorType::amax_input, name)) return fill_maxima(tensor, name);
     const uint64_t seed = options_.seed ^ digest(name).low;
     const int64_t columns = tensor.extents.empty() ? 1 : std::max<int64_t>(1, tensor.extents.back());
     constexpr int64_t chunk = 1 << 14;  // even: two elements of 4 bits share a byte
@@ -293,11 +329,28 @@ class InputMaker {
     });
   }
 
-  // Indices of rows, now and then of none; other integers are zeros.
+  // Whether an output's type names this input in an option.
+  bool is_named_by_output(std::string ir::TensorType::*option, const std::string& name) const {
+    return std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                       [&](const ir::Output& output) { return output.tensor.type.*option == name; });
+  }
+
+  // What the largest magnitude of some thousand values is, when they are normally distributed.
+  void fill_maxima(HostTensor& tensor, const std::string& name) const {
+    const uint64_t seed = options_.seed ^ digest(name).low;
+    for (int64_t i = 0; i < tensor.elements(); ++i)
+      interpreter::store_one(tensor, i, 3 + 3 * uniform(hash(seed, static_cast<uint64_t>(i))));
+  }
+
+  // Indices of rows, now and then of none; seeds of stochastic rounding, of 64 bits; other integers are zeros.
   void fill_integers(HostTensor& tensor, const std::string& name) const {
+    const uint64_t seed = options_.seed ^ digest(name).low;
+    if (is_named_by_output(&ir::TensorType::seed_input, name)) {
+      for (size_t i = 0; i < tensor.bytes.size(); ++i) tensor.bytes[i] = static_cast<uint8_t>(hash(seed, i));
+      return;
+    }
     const int64_t rows = gathered_rows(name);
     if (rows == 0) return;
-    const uint64_t seed = options_.seed ^ digest(name).low;
     for (int64_t i = 0; i < tensor.elements(); ++i) {
       const uint64_t bits = hash(seed, static_cast<uint64_t>(i));
       const auto row = static_cast<int64_t>((bits >> 8) % static_cast<uint64_t>(rows));

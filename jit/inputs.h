@@ -1,6 +1,7 @@
 // Host buffers to run a kernel on: those that the caller has, the rest made from a seed.
 //
-// Integers that index rows are rows that are there, every sixteenth -1.
+// Integers that index rows are rows that are there, every sixteenth -1. What an output's type names is what it needs:
+// maxima are positive, seeds are any numbers.
 //
 // Equal options give equal bytes, on any number of threads. Rows of a made input that belong to no group hold NaN (of
 // an integer type a number far out of range), since no kernel may let them into a result.

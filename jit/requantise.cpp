@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/numbers.h"
+#include "compiler/interpreter/element_judge.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/lowering/unfuse.h"
 
@@ -15,7 +16,7 @@ using interpreter::HostTensor;
 // The f32 output of the same value, if there is one.
 const ir::Output* same_value(const ir::Graph& graph, const ir::Output& output) {
   for (const ir::Output& other : graph.outputs)
-    if (!other.left_out && other.value == output.value && other.tensor.type == ir::TensorType{} &&
+    if (!other.left_out && other.value == output.value && other.tensor.type.format == ir::Format::f32 &&
         other.reduction == ir::Reduction::none && !other.accumulate)
       return &other;
   return nullptr;
@@ -37,20 +38,39 @@ ir::Graph quantiser_of(const ir::Graph& graph, const ir::Output& values, const i
   alone.nodes.push_back(std::move(node));
   alone.outputs.push_back(output);
   alone.outputs.back().value = 0;
-  lowering::drop_unused_dims(alone);  // the size of each would be asked for
+  alone.outputs.back().ordinal = graph.ordinal(output);  // its random bits are those of the whole kernel's
+  lowering::drop_unused_dims(alone);                     // the size of each would be asked for
   return alone;
 }
 
-// Any NaN is NaN; scales are compared as they are.
-int64_t codes_apart(const HostTensor& a, const HostTensor& b, bool scales) {
-  if (a.bytes == b.bytes) return 0;
-  const auto is_nan = [&](uint32_t code) { return !scales && std::isnan(decode(a.storage, code)); };
-  int64_t count = 0;
+struct Apart {
+  int64_t different = 0, one_step = 0;
+};
+
+// Codes of elements, of which any NaN is NaN.
+Apart codes_apart(const HostTensor& a, const HostTensor& b) {
+  Apart apart;
+  if (a.bytes == b.bytes) return apart;
+  const auto is_nan = [&](uint32_t code) { return std::isnan(decode(a.storage, code)); };
   for (int64_t i = 0; i < a.elements(); ++i) {
     const uint32_t x = interpreter::load_code(a, i), y = interpreter::load_code(b, i);
-    count += x != y && !(is_nan(x) && is_nan(y));
+    if (x == y || (is_nan(x) && is_nan(y))) continue;
+    ++apart.different;
+    apart.one_step += interpreter::one_step(float_format(a.storage), x, y);
   }
-  return count;
+  return apart;
+}
+
+// Scales, compared as they are.
+Apart scales_apart(const HostTensor& a, const HostTensor& b) {
+  Apart apart;
+  if (a.bytes == b.bytes) return apart;
+  for (int64_t i = 0; i < a.elements(); ++i) {
+    const uint32_t x = interpreter::load_code(a, i), y = interpreter::load_code(b, i);
+    apart.different += x != y;
+    apart.one_step += x + 1 == y || y + 1 == x;
+  }
+  return apart;
 }
 
 }  // namespace
@@ -76,9 +96,13 @@ Result<std::vector<Requantised>> requantise(const ir::Graph& graph, const Buffer
     result.output = name;
     result.values = values->tensor.name;
     result.codes = stored.at(name).elements();
-    result.codes_different = codes_apart(stored.at(name), again->at(name), false);
+    const Apart codes = codes_apart(stored.at(name), again->at(name));
+    result.codes_different = codes.different;
+    result.codes_one_step = codes.one_step;
     result.scales = stored.at(scale).elements();
-    result.scales_different = codes_apart(stored.at(scale), again->at(scale), true);
+    const Apart scales = scales_apart(stored.at(scale), again->at(scale));
+    result.scales_different = scales.different;
+    result.scales_one_step = scales.one_step;
     list.push_back(std::move(result));
   }
   return list;

@@ -12,8 +12,9 @@ namespace epifuse::jit {
 struct Requantised {
   std::string output;  // of a scaled type
   std::string values;  // the f32 output that was quantised again on the host
-  int64_t codes = 0, codes_different = 0;
-  int64_t scales = 0, scales_different = 0;
+  // Of the different ones, `one_step` are neighbours of the right code, under the same scale or another.
+  int64_t codes = 0, codes_different = 0, codes_one_step = 0;
+  int64_t scales = 0, scales_different = 0, scales_one_step = 0;
 
   bool ok() const { return codes_different == 0 && scales_different == 0; }
 };

@@ -6,9 +6,9 @@
 #include <cstdlib>
 
 #include "base/ensure.h"
+#include "base/numbers.h"
 #include "compiler/interpreter/output_walk.h"
 #include "compiler/interpreter/parallel.h"
-#include "compiler/interpreter/quantiser.h"
 #include "compiler/interpreter/stored_ranges.h"
 
 namespace epifuse::jit {
@@ -57,30 +57,41 @@ class Comparison {
     Sums sums{tile.group};
     for (int64_t r = 0; r < tile.rows; ++r)
       for (int64_t c = 0; c < tile.cols; ++c) {
-        const int64_t at = tile.first + r * walk_.row_stride() + c * walk_.col_stride();
+        const int64_t at = walk_.position(tile, r, c);
         sums.add(interpreter::load_one(a_, at), interpreter::load_one(b_, at), neighbours(at));
       }
     return sums;
   }
 
-  Sums scaled(int64_t index, const interpreter::Quantiser& quantiser) const {
+  Sums scaled(int64_t index) const {
+    const interpreter::Quantiser& quantiser = walk_.scaled()->quantiser();
     const Tile tile = walk_.tile(index);
     Sums sums{tile.group};
-    interpreter::for_each_block(walk_, tile, quantiser.info().block_columns, [&](const interpreter::TileBlock& block) {
+    interpreter::for_each_block(walk_, tile, [&](const interpreter::TileBlock& block) {
       const uint32_t a_scale = interpreter::load_code(*a_scales_, block.scale);
       const uint32_t b_scale = interpreter::load_code(*b_scales_, block.scale);
       ++sums.scales;
       sums.scales_different += a_scale != b_scale;
-      for (int64_t i = 0; i < block.count; ++i) {
-        const int64_t at = block.first + i * block.stride;
-        sums.add(quantiser.value(interpreter::load_code(a_, at), a_scale),
-                 quantiser.value(interpreter::load_code(b_, at), b_scale), a_scale == b_scale && neighbours(at));
-      }
+      const bool same_scale = a_scale == b_scale || nearly_same(quantiser, a_scale, b_scale);
+      const double a_whole = quantiser.whole_scale(a_scale, block.maximum);
+      const double b_whole = quantiser.whole_scale(b_scale, block.maximum);
+      block.for_each_element([&](int64_t r, int64_t c, int64_t) {
+        const int64_t at = walk_.position(tile, r, c);
+        sums.add(decode(a_.storage, interpreter::load_code(a_, at)) * a_whole,
+                 decode(b_.storage, interpreter::load_code(b_, at)) * b_whole, same_scale && neighbours(at));
+      });
     });
     return sums;
   }
 
  private:
+  // Scales in f32 follow the largest magnitude to the last bit: two kernels seldom have the very same one.
+  static bool nearly_same(const interpreter::Quantiser& quantiser, uint32_t a, uint32_t b) {
+    if (quantiser.info().scale != Storage::f32) return false;
+    const double first = quantiser.scale_value(a), second = quantiser.scale_value(b);
+    return std::fabs(first - second) <= 0x1p-16 * std::fabs(second);
+  }
+
   bool neighbours(int64_t at) const {
     return std::abs(place_of(a_.storage, interpreter::load_code(a_, at)) -
                     place_of(b_.storage, interpreter::load_code(b_, at))) <= 1;
@@ -144,16 +155,10 @@ Result<StoredDifference> stored_difference(const ir::Graph& graph, const Buffers
   const interpreter::GemmResults no_products;
   const Result<OutputWalk> walk = OutputWalk::make(*problem, no_products, *same, false, threads);
   if (!walk) return walk.error();
-  std::unique_ptr<interpreter::Quantiser> quantiser;
-  if (output.tensor.type.scaled()) {
-    Result<std::unique_ptr<interpreter::Quantiser>> made = interpreter::make_quantiser(output.tensor.type);
-    if (!made) return made.error();
-    quantiser = *std::move(made);
-  }
   const Comparison comparison(*walk, name, first, second);
   std::vector<Sums> tiles(static_cast<size_t>(walk->tiles()));
   interpreter::parallel_for(walk->tiles(), threads, [&](int64_t i) {
-    tiles[static_cast<size_t>(i)] = quantiser ? comparison.scaled(i, *quantiser) : comparison.plain(i);
+    tiles[static_cast<size_t>(i)] = walk->scaled() ? comparison.scaled(i) : comparison.plain(i);
   });
 
   StoredDifference result;

@@ -14,7 +14,7 @@ struct StoredDifference {
   std::vector<double> groups;  // the same of each group, in their order; empty when nothing is grouped
   int64_t elements = 0;        // that belong to the output
   int64_t different = 0;       // whose values differ: NaN against a number too
-  int64_t one_step = 0;        // … in neighbouring codes, under the same scale
+  int64_t one_step = 0;        // … in neighbouring codes, under the same scale (in f32: nearly the same)
   int64_t scales = 0, scales_different = 0;
 
   double worst_group_norm() const;

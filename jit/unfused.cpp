@@ -9,6 +9,7 @@
 
 #include "compiler/interpreter/parallel.h"
 #include "compiler/ir/buffers.h"
+#include "compiler/lowering/plan_groups.h"
 
 namespace epifuse::jit {
 namespace {
@@ -33,7 +34,6 @@ RecipeTensor wanted_by_all(const ir::Buffer& buffer, const std::vector<CompiledK
     }
     merged.strided = merged.strided && tensor->strided;
     merged.alignment = std::max(merged.alignment, tensor->alignment);
-    merged.group_align = std::max(merged.group_align, tensor->group_align);
     if (merged.pitch_note.empty()) merged.pitch_note = tensor->pitch_note;
   }
   if (found) return merged;
@@ -52,11 +52,17 @@ LaunchRecipe whole_recipe(const lowering::Unfused& unfused, const std::vector<Co
   recipe.kernel = graph.name;
   recipe.target = stages.front()->image.recipe.target;
   for (const ir::Param& param : graph.params) recipe.params.push_back({param.name, param.default_value});
-  for (const ir::Buffer& buffer : ir::buffers(graph)) recipe.tensors.push_back(wanted_by_all(buffer, stages));
+  for (const ir::Buffer& buffer : ir::buffers(graph)) {
+    RecipeTensor tensor = wanted_by_all(buffer, stages);
+    if (buffer.role == TensorRole::group_sizes) lowering::describe_groups(graph, buffer.tensor, tensor);
+    recipe.tensors.push_back(std::move(tensor));
+  }
 
   std::set<std::string> symbols;
-  for (const RecipeTensor& tensor : recipe.tensors)
+  for (const RecipeTensor& tensor : recipe.tensors) {
     for (const IntExpr& extent : tensor.extents) extent.collect_symbols(symbols);
+    tensor.group_slot.collect_symbols(symbols);
+  }
   for (const lowering::Intermediate& between : unfused.intermediates)
     for (const IntExpr& extent : extents_of(graph, between.tensor.shape)) extent.collect_symbols(symbols);
   for (const ir::Dimension& dim : graph.dims) {

@@ -97,12 +97,13 @@ std::string VerifyReport::print() const {
   for (size_t i = 0; i < outputs.size(); ++i)
     text += output_text(outputs[i], i < unfused.size() ? &unfused[i] : nullptr,
                         i < differences.size() ? &differences[i] : nullptr);
-  for (const Requantised& again : requantised)
-    text +=
-        fmt::format("{}: '{}' quantised again on the host gives {}\n", again.output, again.values,
-                    again.ok() ? "the same bytes"
-                               : fmt::format("WRONG bytes: {} of {} codes and {} of {} scales differ",
-                                             again.codes_different, again.codes, again.scales_different, again.scales));
+  for (const Requantised& again : requantised) {
+    const std::string difference = fmt::format(
+        "WRONG bytes: {} of {} codes ({} one step) and {} of {} scales ({} one step) differ", again.codes_different,
+        again.codes, again.codes_one_step, again.scales_different, again.scales, again.scales_one_step);
+    text += fmt::format("{}: '{}' quantised again on the host gives {}\n", again.output, again.values,
+                        again.ok() ? "the same bytes" : difference);
+  }
   if (first_wrong_stage) text += "the first unfused stage that is wrong: " + first_wrong_stage->print();
   for (const std::string& problem : problems) text += "WRONG: " + problem + "\n";
   text += fmt::format("{}, fused{} (inputs {:.1f} s, GPU {:.1f} s, reference {:.1f} s, judgement {:.1f} s)\n",
@@ -128,8 +129,10 @@ std::string VerifyReport::to_json() const {
                                    {"values", again.values},
                                    {"codes", again.codes},
                                    {"codes_different", again.codes_different},
+                                   {"codes_one_step", again.codes_one_step},
                                    {"scales", again.scales},
-                                   {"scales_different", again.scales_different}});
+                                   {"scales_different", again.scales_different},
+                                   {"scales_one_step", again.scales_one_step}});
   json["unfused_stages"] = unfused_stages;
   json["first_wrong_stage"] = first_wrong_stage ? verdict_json(*first_wrong_stage) : Json(nullptr);
   json["seconds"] = {

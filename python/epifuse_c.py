@@ -163,6 +163,14 @@ class Tensor:
         made.owners = (value,)
         return made
 
+    def of_nibbles(self):
+        """The same memory as 4-bit codes, two in each of its bytes along the last dimension."""
+        shape = (*self.shape[:-1], 2 * self.shape[-1])
+        strides = None if self.strides is None else (*(2 * stride for stride in self.strides[:-1]), self.strides[-1])
+        made = Tensor(self.pointer, shape, strides, "e2m1")
+        made.owners = self.owners
+        return made
+
 
 class Engine(_Handle):
     _destroy = "epifuse_engine_destroy"
@@ -213,7 +221,8 @@ class Kernel(_Handle):
         return found
 
     def _arguments(self, tensors, params, workspace):
-        tensors = {name: Tensor.of(value) for name, value in tensors.items()}
+        packed = {name for name, info in self.buffers.items() if info["storage"] == "e2m1"}
+        tensors = {name: self._tensor(value, name in packed) for name, value in tensors.items()}
         array = (_Tensor * len(tensors))()
         for entry, (name, value) in zip(array, tensors.items()):
             rank = len(value.shape)
@@ -232,6 +241,12 @@ class Kernel(_Handle):
             (_Param * len(params))(*[_Param(_text(name), value) for name, value in params.items()]), len(params),
             workspace.pointer or None, size)
 
+    @staticmethod
+    def _tensor(value, packed):
+        """Whatever has bytes stands for twice as many 4-bit codes; a Tensor is taken at its word."""
+        made = Tensor.of(value)
+        return made.of_nibbles() if packed and not isinstance(value, Tensor) else made
+
     def workspace_bytes(self, tensors, params=None):
         needed = c_int64()
         arguments = self._arguments(tensors, params, None)
@@ -240,7 +255,7 @@ class Kernel(_Handle):
 
     def bind(self, tensors, params=None, workspace=None):
         """A Call. `workspace` is device memory in bytes (uint8), where workspace_bytes() asks for some. The buffers are
-        kept alive by the Call."""
+        kept alive by the Call. 4-bit codes are bound as tensors of bytes, whose last dimension is half as long."""
         handle = c_void_p()
         arguments = self._arguments(tensors, params, workspace)
         _check(library().epifuse_bind(self._handle, byref(arguments), byref(handle)))

@@ -48,7 +48,7 @@ class Binder {
       const Status s = is_memset ? make_memset(i) : make_launch(i);
       if (!s) return Error{s.error().kind, fmt::format("kernel '{}': {}", recipe_.kernel, s.error().message)};
     }
-    collect_group_sizes();
+    if (const Status s = collect_group_sizes(); !s) return s.error();
     return std::move(call_);
   }
 
@@ -264,16 +264,19 @@ class Binder {
     return user_error(fmt::format("the value {} of '{}' does not fit in 32 bits", value, field.name));
   }
 
-  void collect_group_sizes() {
+  Status collect_group_sizes() {
     for (size_t i = 0; i < recipe_.tensors.size(); ++i) {
       const RecipeTensor& tensor = recipe_.tensors[i];
       if (tensor.role != TensorRole::group_sizes) continue;
-      const auto slot = compiled_.slot(tensor.name.substr(0, tensor.name.rfind('.')));
+      const auto symbol = compiled_.slot(tensor.name.substr(0, tensor.name.rfind('.')));
       const int64_t capacity =
-          slot ? resolved_.slots[static_cast<size_t>(*slot)].value_or(0) : std::numeric_limits<int64_t>::max();
+          symbol ? resolved_.slots[static_cast<size_t>(*symbol)].value_or(0) : std::numeric_limits<int64_t>::max();
+      const auto slot = compiled_.tensors[i].group_slot.evaluate(resolved_.slots);
+      if (!slot) return slot.error();
       call_.group_sizes_.push_back(
-          {&tensor, resolved_.tensors[i].argument->pointer, resolved_.tensors[i].elements, capacity});
+          {&tensor, resolved_.tensors[i].argument->pointer, resolved_.tensors[i].elements, capacity, *slot});
     }
+    return {};
   }
 
   ModulePtr module_;

@@ -64,7 +64,7 @@ class BoundCall {
   struct GroupSizes {
     const RecipeTensor* tensor;
     cuda::DevicePointer pointer;
-    int64_t count, capacity;
+    int64_t count, capacity, slot;
   };
 
   explicit BoundCall(ModulePtr module) : module_(std::move(module)) {}

@@ -86,7 +86,7 @@ Status BoundCall::check_group_sizes(cuda::Stream stream) const {
     if (const Status s = check(driver, code, doing); !s) return s;
     std::vector<int64_t> values(count);
     for (size_t i = 0; i < count; ++i) values[i] = load_integer(raw.data() + i * width, width);
-    if (Status s = runtime::check_group_sizes(*sizes.tensor, values, sizes.capacity); !s) return s;
+    if (Status s = runtime::check_group_sizes(*sizes.tensor, values, sizes.capacity, sizes.slot); !s) return s;
   }
   return {};
 }

@@ -9,7 +9,7 @@ namespace epifuse::runtime {
 CompiledRecipe::CompiledRecipe(LaunchRecipe from) : recipe(std::move(from)) {
   for (const RecipeSymbol& symbol : recipe.symbols) slot_names.push_back(symbol.name);
   for (const RecipeTensor& tensor : recipe.tensors) {
-    tensors.push_back({{}, static_cast<int>(slot_names.size())});
+    tensors.push_back({{}, {}, static_cast<int>(slot_names.size())});
     for (size_t axis = 0; axis + 1 < tensor.extents.size(); ++axis) {
       slot_names.push_back(fmt::format("{}.stride{}", tensor.name, axis));
     }
@@ -25,7 +25,10 @@ CompiledRecipe::CompiledRecipe(LaunchRecipe from) : recipe(std::move(from)) {
     return out;
   };
 
-  for (size_t i = 0; i < tensors.size(); ++i) tensors[i].extents = programs(recipe.tensors[i].extents);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    tensors[i].extents = programs(recipe.tensors[i].extents);
+    tensors[i].group_slot = program(recipe.tensors[i].group_slot);
+  }
   for (const TensorMapRecipe& map : recipe.maps) {
     maps.push_back({tensor_index(map.tensor), program(map.byte_offset), programs(map.extents), programs(map.strides)});
   }

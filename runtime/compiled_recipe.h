@@ -15,6 +15,7 @@ struct CompiledRecipe {
 
   struct Tensor {
     std::vector<IntProgram> extents;
+    IntProgram group_slot;
     int first_stride_slot = 0;  // of `NAME.stride0`; the next axes follow, pointer axes too, whose slots stay empty
   };
   struct Map {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times Epifuse's kernels beside PyTorch's in one process, through the C interface.
 
-    tools/bench_peers.py [--build build/release] [-o bench.json] [--rows forward,backward,wgrad] [--shapes NAME,...]
+    tools/bench_peers.py [--build build/release] [-o bench.json] [--rows forward,formats,backward,wgrad] [--shapes NAME,...]
 
 Hot: the compared kernels alone run for 3 s, then in turn (A B C .. C B A) without pause; SM clock and power are sampled
 meanwhile and printed, and figures count when the median clock is below 1500 MHz. Full clock: single launches with a pause
@@ -13,6 +13,10 @@ plain           specs/grouped_gemm.epi, under the planner's schedule and each of
 fused           specs/moe_fc1_swiglu.epi without the saved pre-activation: SwiGLU, prob, MXFP8 both ways
 fused_pre       the same with it
 swiglu          specs/grouped_gemm_swiglu.epi: SwiGLU, bf16 out
+
+formats: the forward GEMM with SwiGLU and prob, nothing saved, quantised both ways (specs/moe_fc1_swiglu.epi, specs/recipes)
+grouped, plain  as above
+mxfp8 rows, mxfp8 blocked_128x4, mxfp4, fp8_1x128, nvfp4 (rotated and stochastic along tokens)
 
 backward: dy[M, H] . w2[E, H, I], FC2's data gradient
 grouped         torch._grouped_mm, bf16
@@ -51,7 +55,8 @@ BACKWARD_SHAPES = {  # name: (experts, tokens per expert, hidden size, expert wi
     "16x2048x2880x2880": (16, 2048, 2880, 2880),
 }
 SCHEDULES = ["pingpong 128x128", "pingpong 128x192", "cooperative 128x256"]
-STORAGE = {"bf16": torch.bfloat16, "f32": torch.float32, "e4m3": torch.uint8, "e8m0": torch.uint8, "i32": torch.int32}
+STORAGE = {"bf16": torch.bfloat16, "f32": torch.float32, "e4m3": torch.uint8, "e8m0": torch.uint8, "i32": torch.int32,
+           "e2m1": torch.uint8, "i64": torch.int64}
 
 
 class Clock(threading.Thread):
@@ -107,6 +112,8 @@ class Bench:
                 tensors[name] = self.tensors[name]
                 continue
             shape = tuple(evaluate(extent, self.sizes) for extent in info["extents"])
+            if info["storage"] == "e2m1":  # two in a byte
+                shape = (*shape[:-1], shape[-1] // 2)
             key = (name, shape, info["storage"])
             if key not in self.pool:
                 self.pool[key] = torch.zeros(shape, device="cuda", dtype=STORAGE[info["storage"]])
@@ -187,6 +194,23 @@ def backward(engine, shape):
     return bench
 
 
+def formats(engine, shape):
+    experts, tokens, depth, columns = shape
+    sizes = {"E": experts, "K": depth, "N": columns, "I": columns // 2}
+    bench = Bench(engine, sizes, tokens, 2 * experts * tokens * depth * columns)
+    x, w = bench.random("x", "M", "K"), bench.random("w", "E", "N", "K", size=depth ** -0.5)
+    bench.tensors["w1"], bench.tensors["prob"] = w, torch.rand(bench.sizes["M"], device="cuda")
+    ends, weight = bench.tensors["M.ends"], w.transpose(1, 2)
+    bench.functions["grouped"] = lambda: torch._grouped_mm(x, weight, offs=ends)
+    bench.ours("plain", "EKN", "specs/grouped_gemm.epi")
+    bench.ours("mxfp8 rows", "EKI", "specs/moe_fc1_swiglu.epi", left_out=("pre",))
+    bench.ours("mxfp8 blocked_128x4", "EKI", "specs/recipes/mx.epi", kernel="fc1", left_out=("pre",))
+    bench.ours("mxfp4", "EKI", "specs/recipes/mx.epi", kernel="fc1_mxfp4", left_out=("pre",))
+    bench.ours("fp8_1x128", "EKI", "specs/recipes/fp8_blocks.epi", kernel="fc1", left_out=("pre",))
+    bench.ours("nvfp4", "EKI", "specs/recipes/nvfp4.epi", kernel="fc1", left_out=("pre",))
+    return bench
+
+
 def wgrad(engine, shape):
     experts, tokens, hidden, width = shape
     bench = Bench(engine, {"E": experts, "H": hidden, "I": width}, tokens, 4 * experts * tokens * hidden * width)
@@ -198,7 +222,7 @@ def wgrad(engine, shape):
     return bench
 
 
-ROWS = {"forward": (forward, SHAPES), "backward": (backward, BACKWARD_SHAPES), "wgrad": (wgrad, BACKWARD_SHAPES)}
+ROWS = {"forward": (forward, SHAPES), "formats": (formats, SHAPES), "backward": (backward, BACKWARD_SHAPES), "wgrad": (wgrad, BACKWARD_SHAPES)}
 
 
 def hot(functions, seconds=3.0, rounds=16):

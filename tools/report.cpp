@@ -24,6 +24,29 @@ std::string_view code_name(ExitCode code) {
   return "bug";
 }
 
+// A place as editors count it (the Language Server Protocol): lines from 0, and UTF-16 code units from 0 within the
+// line. A byte that is no UTF-8 counts as one unit: editors show a replacement character for it.
+Json editor_place(const SourceFile& file, LineColumn place) {
+  size_t line = 0;  // where the line begins
+  for (int i = 1; i < place.line; ++i) line = file.text.find('\n', line) + 1;
+  const std::string_view before = std::string_view(file.text).substr(line, static_cast<size_t>(place.column - 1));
+  size_t units = 0;
+  for (size_t i = 0; i < before.size();) {
+    const auto lead = static_cast<unsigned char>(before[i]);
+    const size_t length = lead >= 0xF0 && lead < 0xF8   ? 4
+                          : lead >= 0xE0 && lead < 0xF0 ? 3
+                          : lead >= 0xC0 && lead < 0xE0 ? 2
+                                                        : 1;
+    size_t found = 1;
+    while (found < length && i + found < before.size() &&
+           (static_cast<unsigned char>(before[i + found]) & 0xC0) == 0x80)
+      ++found;
+    units += found < length ? 1 : length == 4 ? 2 : 1;
+    i += found < length ? 1 : length;
+  }
+  return {{"line", place.line - 1}, {"character", units}};
+}
+
 Json diagnostic_json(const Diagnostic& diagnostic) {
   Json row = {{"severity", diagnostic.severity == Severity::error ? "error" : "warning"}};
   if (diagnostic.where.file) {
@@ -33,6 +56,8 @@ Json diagnostic_json(const Diagnostic& diagnostic) {
     row["column"] = begin.column;
     row["end_line"] = end.line;
     row["end_column"] = end.column;
+    row["range"] = {{"start", editor_place(*diagnostic.where.file, begin)},
+                    {"end", editor_place(*diagnostic.where.file, end)}};
   }
   row["message"] = diagnostic.message;
   if (!diagnostic.hint.empty()) row["hint"] = diagnostic.hint;

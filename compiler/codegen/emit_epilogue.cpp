@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <set>
 
+#include "compiler/codegen/emit_quantised.h"
 #include "compiler/codegen/emit_reductions.h"
 #include "compiler/codegen/expression.h"
 #include "compiler/lowering/value_clusters.h"
@@ -32,7 +33,8 @@ class Emitter {
     const bool natural = plan_.natural_rows();
     line("struct Epilogue {{");
     if (!is_pass()) {
-      line("  static constexpr u32 slot_bytes = {};\n", plan_.slot_bytes);
+      line("  static constexpr u32 slot_bytes = {};", plan_.slot_bytes);
+      line("  static constexpr int passes = {};\n", has_wide_blocks(plan_.epilogue) ? 2 : 1);
       load_tile_inputs();
     }
     value_functions();
@@ -47,15 +49,15 @@ class Emitter {
       line("    const OwnRowsOf rows_{}(lane, tile.rows[{}], tile.valid_rows);", place, place);
     tile_loads();
     open_sinks();
-    line("#pragma unroll{}", plan_.schedule.rolled ? " 1" : "");
-    line("    for (int block = 0; block < {}; ++block) {{", blocks());
-    straighten();
-    line("      const OwnColumns columns(lane, first_column + block * block_columns, p.columns);");
-    block_loads();
-    for (const ValueCluster& cluster : clusters_) store(cluster);
-    if (plan_.schedule.rolled && !is_pass())
-      for (int i = 0; i < (plan_.interleaved_weight() ? 2 : 1); ++i) line("      sums.shift();");
-    line("    }}");
+    if (has_wide_blocks(plan_.epilogue)) {
+      measuring_ = true;
+      loop_over_blocks();
+      for (const Sink& sink : plan_.epilogue.sinks)
+        if (is_wide(sink)) out_ += close_measuring(graph_, plan_, sink);
+      measuring_ = false;
+      straightened_ = true;
+    }
+    loop_over_blocks();
     flush_sinks();
     line("  }}\n}};\n");
     return out_;
@@ -77,9 +79,25 @@ class Emitter {
   bool is_pass() const { return plan_.schedule.family == lowering::Family::pass; }
   int blocks() const { return plan_.part_tile() / lowering::block_columns; }
 
+  // A pass that only measures is unrolled, since it must leave the accumulators where they are.
+  void loop_over_blocks() {
+    line("#pragma unroll{}", rolled() ? " 1" : "");
+    line("    for (int block = 0; block < {}; ++block) {{", blocks());
+    if (!straightened_) straighten();
+    line("      const OwnColumns columns(lane, first_column + block * block_columns, p.columns);");
+    block_loads();
+    for (const ValueCluster& cluster : clusters_) store(cluster);
+    if (rolled() && !is_pass())
+      for (int i = 0; i < (plan_.interleaved_weight() ? 2 : 1); ++i) line("      sums.shift();");
+    line("    }}");
+  }
+  bool rolled() const { return plan_.schedule.rolled && !measuring_; }
+
+  static bool is_wide(const Sink& sink) { return sink.kind == SinkKind::quantised && sink.quantised.wide(); }
+
   void straighten() {
     if (plan_.interleaved_weight())
-      line("      sums.straighten_halves<{}>({});", plan_.gemm.piece, plan_.schedule.rolled ? "0" : "block");
+      line("      sums.straighten_halves<{}>({});", plan_.gemm.piece, rolled() ? "0" : "block");
     else if (plan_.natural_columns())
       for (int part = 0; part < plan_.gemm.parts; ++part) line("      sums.straighten({});", block_index(part));
   }
@@ -87,7 +105,7 @@ class Emitter {
   // The block of a part among the accumulators, in the loop over blocks: a rolled loop moves them down.
   std::string block_index(int part) const {
     const int first = part * blocks();
-    if (plan_.schedule.rolled) return std::to_string(first);
+    if (rolled()) return std::to_string(first);
     return first == 0 ? "block" : fmt::format("block + {}", first);
   }
 
@@ -100,7 +118,7 @@ class Emitter {
 
   bool staged() const {
     for (const Sink& sink : plan_.epilogue.sinks)
-      if (stages_scales(sink) || meets_in_scratch(sink)) return true;
+      if (stages_scales(sink) || meets_in_scratch(sink) || sink.kind == SinkKind::quantised) return true;
     return false;
   }
 
@@ -108,6 +126,7 @@ class Emitter {
   void open_sinks() {
     for (const Sink& sink : plan_.epilogue.sinks) {
       if (is_reduction(sink.kind)) out_ += open_reduction(graph_, plan_, sink);
+      if (sink.kind == SinkKind::quantised) out_ += open_quantised(graph_, plan_, sink, maximum_of(sink));
       if (!is_mx(sink.kind) || alternates(sink)) continue;
       for (size_t part = 0; part < sink.values.size(); ++part) {
         const std::string name = scales_name(sink, part);
@@ -125,9 +144,27 @@ class Emitter {
     if (staged()) line("    GatheredColumnScales::sync();  // the tile before has been read");
   }
 
+  // The tensor's largest magnitude: an input, or the number that stands for one left out.
+  std::string maximum_of(const Sink& sink) const {
+    if (sink.quantised.amax < 0) return "";
+    const EpilogueNode& node = plan_.epilogue.nodes[static_cast<size_t>(sink.quantised.amax)];
+    return node.kind == EpilogueNode::Kind::number ? spell_number(node.number) : argument(sink.quantised.amax);
+  }
+
   void flush_sinks() {
     if (!staged()) return;
     line("    GatheredColumnScales::sync();");
+    const auto column_of_part = [&](int part, std::string_view column) {
+      return column_in(true, part, std::string(column));
+    };
+    for (const Sink& sink : plan_.epilogue.sinks)
+      if (sink.kind == SinkKind::quantised)
+        out_ += flush_quantised(graph_, plan_, sink, [&](int part, std::string_view column) {
+          return sink.values.size() == 2 ? column_of_part(part, column) : std::string(column);
+        });
+    if (std::none_of(plan_.epilogue.sinks.begin(), plan_.epilogue.sinks.end(),
+                     [](const Sink& sink) { return stages_scales(sink) || meets_in_scratch(sink); }))
+      return;
     line("    for (int index = ptx::thread_index_now() & 127; index < {}; index += 128) {{", plan_.part_tile());
     line("      const int column = first_column + index;");
     for (const Sink& sink : plan_.epilogue.sinks) {
@@ -174,12 +211,24 @@ class Emitter {
     for (const ValueCluster& cluster : clusters_) {
       // Values without shared operations are computed one by one, each where it is stored.
       if (at_once(cluster)) {
+        said.insert(cluster.roots);
         out_ += spell_values(graph_, plan_.epilogue, cluster.roots, function_name(cluster.roots)) + "\n";
         continue;
       }
       for (const int root : cluster.roots)
         if (said.insert({root}).second)
           out_ += spell_values(graph_, plan_.epilogue, {root}, function_name({root})) + "\n";
+    }
+    if (!has_wide_blocks(plan_.epilogue)) return;
+    // The pass that measures computes what is rotated by itself, and the values of wide blocks together.
+    const auto say = [&](const std::vector<int>& roots) {
+      if (!roots.empty() && said.insert(roots).second)
+        out_ += spell_values(graph_, plan_.epilogue, roots, function_name(roots)) + "\n";
+    };
+    for (const ValueCluster& cluster : clusters_) {
+      say(wide_roots(cluster));
+      for (const SinkGroup& group : cluster.groups)
+        if (!group.hadamards.empty()) say(group.values);
     }
   }
   static std::string function_name(const std::vector<int>& roots) {
@@ -273,10 +322,10 @@ class Emitter {
   std::string argument(int leaf) const {
     const EpilogueNode& node = plan_.epilogue.nodes[static_cast<size_t>(leaf)];
     if (node.kind == EpilogueNode::Kind::accumulator && plan_.interleaved_weight())
-      return fmt::format("sums.half_at<{}>({}, {}, i, c)", plan_.gemm.piece, plan_.schedule.rolled ? "0" : "block",
-                         node.index);
+      return fmt::format("sums.half_at<{}>({}, {}, i, c)", plan_.gemm.piece, rolled() ? "0" : "block", node.index);
     if (node.kind == EpilogueNode::Kind::accumulator) return fmt::format("sums.at({}, i, c)", block_index(node.index));
     if (node.kind == EpilogueNode::Kind::param) return "p.param_" + graph_.params[static_cast<size_t>(node.index)].name;
+    if (node.kind == EpilogueNode::Kind::hadamard) return leaf_name(graph_, plan_.epilogue, leaf) + ".v[i][c]";
     const EpilogueInput& in = plan_.epilogue.inputs[static_cast<size_t>(node.index)];
     switch (in.broadcast) {
       case Broadcast::row: return local(in) + "[i]";
@@ -291,11 +340,77 @@ class Emitter {
   // Whether both halves go to memory together, since they alternate there by less than a block.
   bool alternates(const Sink& sink) const {
     if (sink.values.size() != 2) return false;
+    if (sink.kind == SinkKind::quantised) return sink.quantised.joined;
     return (plan_.deal == Deal::alternating && sink.kind == SinkKind::rows) ||
            ((plan_.deal == Deal::alternating || plan_.deal == Deal::eights) && sink.kind == SinkKind::mx_rows);
   }
 
+  // The pass that only measures wants the values of wide blocks one element behind the other: whole blocks of them
+  // would take registers beside all accumulators. Rotated blocks are made for them as ever.
+  void measure(const ValueCluster& cluster) {
+    for (const SinkGroup& group : cluster.groups) {
+      if (group.hadamards.empty()) continue;
+      for (const int node : group.hadamards) line("      Block {};", leaf_name(graph_, plan_.epilogue, node));
+      line("      {{");
+      compute({group.values[0]}, "value0");
+      clear("value0", needs_cleared_rows(group), needs_cleared_columns(group));
+      rotate(group, "value0");
+      line("      }}");
+    }
+    const std::vector<int> roots = wide_roots(cluster);
+    if (roots.empty()) return;
+    std::string declared, arguments;
+    for (const int root : roots) {
+      declared += fmt::format("{}v{}", declared.empty() ? "" : ", ", root);
+      if (roots.size() > 1) arguments += fmt::format("{}v{}", arguments.empty() ? "" : ", ", root);
+    }
+    for (const int leaf : leaves_of(plan_.epilogue, roots))
+      arguments += (arguments.empty() ? "" : ", ") + argument(leaf);
+    line("#pragma unroll");
+    line("      for (int i = 0; i < own_rows; ++i) {{");
+    const bool zero_when_empty = std::any_of(cluster.groups.begin(), cluster.groups.end(), [&](const SinkGroup& group) {
+      return lowering::zero_when_empty(plan_, group);
+    });
+    line("        const bool exists = lane.first_row() + lane.step(i) < tile.valid_rows{}{};",
+         plan_.gemm.part_columns % lowering::tile_rows == 0 ? "" : " && columns.exist",
+         zero_when_empty ? " && tile.depth != 0" : "");
+    line("#pragma unroll");
+    line("        for (int c = 0; c < own_columns; ++c) {{");
+    if (roots.size() == 1)
+      line("          const float {} = {}({});", declared, function_name(roots), arguments);
+    else
+      line("          float {};\n          {}({});", declared, function_name(roots), arguments);
+    for (const SinkGroup& group : cluster.groups)
+      for (const Sink* sink : group.sinks)
+        if (is_wide(*sink))
+          for (size_t part = 0; part < group.values.size(); ++part)
+            out_ += measure_quantised(graph_, *sink, static_cast<int>(part),
+                                      fmt::format("exists ? v{} : 0.f", group.values[part]));
+    line("        }}\n      }}");
+  }
+
+  static std::vector<int> wide_roots(const ValueCluster& cluster) {
+    std::vector<int> roots;
+    for (const SinkGroup& group : cluster.groups)
+      if (std::any_of(group.sinks.begin(), group.sinks.end(), [](const Sink* sink) { return is_wide(*sink); }))
+        for (const int value : group.values)
+          if (std::find(roots.begin(), roots.end(), value) == roots.end()) roots.push_back(value);
+    return roots;
+  }
+
+  // What only goes into sums is done with first: its block holds registers until then.
+  static std::vector<SinkGroup> smallest_first(std::vector<SinkGroup> groups) {
+    std::stable_partition(groups.begin(), groups.end(), [](const SinkGroup& group) {
+      return !group.sinks.empty() && std::all_of(group.sinks.begin(), group.sinks.end(),
+                                                 [](const Sink* sink) { return is_reduction(sink->kind); });
+    });
+    return groups;
+  }
+
   void store(const ValueCluster& cluster) {
+    if (measuring_) return measure(cluster);
+    for (const SinkGroup& group : cluster.groups)
+      for (const int node : group.hadamards) line("      Block {};", leaf_name(graph_, plan_.epilogue, node));
     if (!at_once(cluster)) {
       for (const SinkGroup& group : cluster.groups) {
         line("      {{");
@@ -307,6 +422,7 @@ class Emitter {
           spell_sinks(group, static_cast<int>(part));
         }
         spell_alternating(group);
+        rotate(group, "value0");
         line("      }}");
       }
       return;
@@ -326,7 +442,7 @@ class Emitter {
       clear(fmt::format("block_{}", root), rows, columns);
       if (empty) clear_empty(fmt::format("block_{}", root));
     }
-    for (const SinkGroup& group : cluster.groups) {
+    for (const SinkGroup& group : smallest_first(cluster.groups)) {
       line("        {{");
       for (size_t part = 0; part < group.values.size(); ++part)
         line("        const Block& value{} = block_{};", part, group.values[part]);
@@ -334,7 +450,22 @@ class Emitter {
       spell_alternating(group);
       line("        }}");
     }
+    for (const SinkGroup& group : cluster.groups) rotate(group, fmt::format("block_{}", group.values[0]));
     line("      }}");
+  }
+
+  // The blocks that later values see, out of the one that its sinks have seen.
+  void rotate(const SinkGroup& group, const std::string& block) {
+    for (const int id : group.hadamards) {
+      const EpilogueNode& node = plan_.epilogue.nodes[static_cast<size_t>(id)];
+      const std::string name = leaf_name(graph_, plan_.epilogue, id);
+      line("        {} = {};", name, block);
+      line("        hadamard_{}<{:#x}>({}, lane);", node.along_rows ? "rows" : "columns", node.signs, name);
+    }
+  }
+  bool rotates(const SinkGroup& group, bool along_rows) const {
+    return std::any_of(group.hadamards.begin(), group.hadamards.end(),
+                       [&](int id) { return plan_.epilogue.nodes[static_cast<size_t>(id)].along_rows == along_rows; });
   }
 
   // Blocks of one or several values.
@@ -374,18 +505,21 @@ class Emitter {
       if (alternates(*sink)) spell_alternating(*sink);
   }
 
-  // Rows behind the group reach memory as zeros where the place has gaps, and must not reach a block's scale or a sum.
+  // Rows behind the group reach memory as zeros where the place has gaps, and must not reach a block's scale, a sum, or
+  // what a row is rotated with.
   bool needs_cleared_rows(const SinkGroup& group) const {
     for (const Sink* sink : group.sinks)
       if (plan_.places[static_cast<size_t>(sink->place)].alignment > 1 || sink->kind == SinkKind::mx_transposed ||
-          needs_rows_cleared(sink->kind))
+          needs_rows_cleared(sink->kind) || (sink->kind == SinkKind::quantised && sink->quantised.block_rows > 1))
         return true;
-    return false;
+    return rotates(group, true);
   }
   bool needs_cleared_columns(const SinkGroup& group) const {
     for (const Sink* sink : group.sinks)
-      if (plan_.ragged_columns && sink->kind == SinkKind::mx_rows) return true;
-    return false;
+      if (plan_.ragged_columns &&
+          (sink->kind == SinkKind::mx_rows || (sink->kind == SinkKind::quantised && sink->quantised.block_columns > 1)))
+        return true;
+    return plan_.ragged_columns && rotates(group, false);
   }
 
   // What adds to the result of an empty group must not even add 0.
@@ -398,6 +532,12 @@ class Emitter {
     const std::string column = column_in(sink.values.size() == 2, part, "columns.first");
     if (!plan_.places[static_cast<size_t>(sink.place)].local || sink.pointers) return column;
     return fmt::format("tile.group * {} + {}", sink.values.size() == 2 ? "(2 * p.columns)" : "p.columns", column);
+  }
+
+  // What stands in front of the first column of both halves together, in a transposed output of batches.
+  std::string joined_offset(const Sink& sink) const {
+    const bool local = plan_.places[static_cast<size_t>(sink.place)].local;
+    return local ? "tile.group * (2 * p.columns) + " : "";
   }
 
   void spell_sink(const Sink& sink, int part) {
@@ -428,6 +568,11 @@ class Emitter {
                              step == 1 ? "" : ", 2"),
                  rows, column);
         break;
+      case SinkKind::quantised:
+        out_ += put_quantised(
+            graph_, plan_, sink,
+            {part, column, column_in(sink.values.size() == 2, part, "columns.first"), step, plan_.stores_4_rows(sink)});
+        break;
       default: break;
     }
   }
@@ -445,6 +590,11 @@ class Emitter {
   }
 
   void spell_alternating(const Sink& sink) {
+    if (sink.kind == SinkKind::quantised) {
+      const std::string column = "2 * columns.first", offset = joined_offset(sink);
+      out_ += put_quantised(graph_, plan_, sink, {0, offset + column, column, 1, plan_.stores_4_rows(sink)});
+      return;
+    }
     const ir::Tensor& tensor = output_tensor(sink);
     const std::string& name = tensor.name;
     if (sink.kind == SinkKind::rows)
@@ -461,6 +611,8 @@ class Emitter {
   const ir::Graph& graph_;
   const KernelPlan& plan_;
   const std::vector<ValueCluster> clusters_;
+  bool measuring_ = false;     // the pass over blocks that only measures
+  bool straightened_ = false;  // an earlier pass has put the columns in order
   std::string out_;
 };
 

@@ -1,11 +1,14 @@
 #include "compiler/codegen/emit_kernel.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "base/ensure.h"
 #include "compiler/codegen/emit_epilogue.h"
+#include "compiler/codegen/emit_groups.h"
 #include "compiler/codegen/emit_pointer_maps.h"
 #include "compiler/codegen/emit_pointwise.h"
+#include "compiler/codegen/emit_quantised.h"
 #include "compiler/codegen/emit_reductions.h"
 #include "compiler/codegen/parameters.h"
 #include "compiler/lowering/pointer_maps.h"
@@ -34,9 +37,11 @@ class Emitter {
     out_ +=
         "#include \"epilogue/load.cuh\"\n#include \"epilogue/math.cuh\"\n#include \"epilogue/mx.cuh\"\n"
         "#include \"epilogue/store.cuh\"\n";
+    if (rotates()) line("#include \"epilogue/hadamard.cuh\"");
     line("#include \"kernels/{}.cuh\"", pass ? "pass_sm90" : "gemm_sm90");
     if (maps) line("#include \"{}\"", pointer_maps_header);
-    out_ += reduction_includes(plan_) + "\nusing namespace epifuse;\n\n" + spell_parameters(step, "Parameters");
+    out_ += reduction_includes(plan_) + quantised_includes(graph_, plan_) + group_ends_includes(graph_) +
+            "\nusing namespace epifuse;\n\n" + quantised_formats(graph_, plan_) + spell_parameters(step, "Parameters");
     line("struct Plan {{");
     if (!pass) gemm_traits();
     walk_traits();
@@ -46,6 +51,7 @@ class Emitter {
          pass ? fmt::format("pass_threads, {}", plan_.schedule.ctas) : "gemm_threads, 1", entry);
     line("  {}<Plan, Epilogue>(p);\n}}", pass ? "pass_sm90" : "gemm_sm90");
     out_ += finishing_entries(graph_, plan_);
+    out_ += group_ends_entries(graph_);
     if (maps) out_ += emit_pointer_maps(*maps);
     return out_;
   }
@@ -54,6 +60,13 @@ class Emitter {
   template <class... Args>
   void line(fmt::format_string<Args...> text, Args&&... args) {
     out_ += fmt::format(text, std::forward<Args>(args)...) + "\n";
+  }
+
+  bool rotates() const {
+    const std::vector<lowering::EpilogueNode>& nodes = plan_.epilogue.nodes;
+    return std::any_of(nodes.begin(), nodes.end(), [](const lowering::EpilogueNode& node) {
+      return node.kind == lowering::EpilogueNode::Kind::hadamard;
+    });
   }
 
   const RecipeStep& main_step(const std::string& entry) const {
@@ -65,16 +78,16 @@ class Emitter {
   // What the walk over tiles names.
   void walk_traits() {
     const lowering::Gemm& gemm = plan_.gemm;
-    std::string_view groups = gemm.grouped() ? "uniform" : "one";
+    std::string groups = gemm.grouped() ? "Groups::uniform" : "Groups::one";
     bool wide = false;
     if (is_ragged(graph_, gemm)) {
       const ir::Dimension& dim = graph_.dims[static_cast<size_t>(grouped_extent(gemm).dim)];
-      groups = dim.sizes == ir::GroupSizes::ends ? "ends" : "counts";
+      groups = spell_groups(dim);
       wide = dim.sizes_storage == Storage::i64;
     }
     if (plan_.schedule.family == lowering::Family::pass)
       line("  static constexpr int part_columns = {};", plan_.part_tile());
-    line("  static constexpr Groups groups = Groups::{};", groups);
+    line("  static constexpr Groups groups = {};", groups);
     line("  static constexpr bool wide_sizes = {};", truth(wide));
     line("  static constexpr int places = {};", plan_.places.size());
     per_place("int", "alignment", [](const lowering::Place& place) { return std::to_string(place.alignment); });

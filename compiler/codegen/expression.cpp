@@ -60,7 +60,7 @@ std::vector<bool> needed_by(const Epilogue& epilogue, const std::vector<int>& ro
   std::vector<bool> needed(epilogue.nodes.size());
   for (const int root : roots) needed[static_cast<size_t>(root)] = true;
   for (size_t i = epilogue.nodes.size(); i-- > 0;)
-    if (needed[i])
+    if (needed[i] && epilogue.nodes[i].kind != Kind::hadamard)
       for (const int argument : epilogue.nodes[i].args) needed[static_cast<size_t>(argument)] = true;
   return needed;
 }
@@ -82,6 +82,7 @@ std::string leaf_name(const ir::Graph& graph, const Epilogue& epilogue, int leaf
   switch (node.kind) {
     case Kind::accumulator: return fmt::format("sum_{}", node.index);
     case Kind::param: return "param_" + graph.params[static_cast<size_t>(node.index)].name;
+    case Kind::hadamard: return fmt::format("hadamard_{}", leaf);
     default: break;
   }
   const lowering::EpilogueInput& in = epilogue.inputs[static_cast<size_t>(node.index)];

@@ -14,7 +14,7 @@ std::string spell_number(double number);
 // `node` over its arguments' spellings, as one expression.
 std::string spell_map(const lowering::EpilogueNode& node, const std::vector<std::string>& arguments);
 
-// Leaves (accumulators, inputs, params) that the values of `roots` need, in the order of their nodes.
+// Leaves (accumulators, inputs, params, hadamards) that the values of `roots` need, in the order of their nodes.
 std::vector<int> leaves_of(const lowering::Epilogue& epilogue, const std::vector<int>& roots);
 
 // A device function `name` that computes the value of one root from its leaves, one float parameter for each, named by
@@ -23,7 +23,7 @@ std::vector<int> leaves_of(const lowering::Epilogue& epilogue, const std::vector
 std::string spell_values(const ir::Graph& graph, const lowering::Epilogue& epilogue, const std::vector<int>& roots,
                          const std::string& name);
 
-// Parameter name of a leaf: "sum_0", "in_prob", "in1_bias", "param_limit".
+// Parameter name of a leaf: "sum_0", "in_prob", "in1_bias", "param_limit", "hadamard_4".
 std::string leaf_name(const ir::Graph& graph, const lowering::Epilogue& epilogue, int leaf);
 
 }  // namespace epifuse::codegen

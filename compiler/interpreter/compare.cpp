@@ -10,7 +10,7 @@
 #include "base/numbers.h"
 #include "compiler/interpreter/element_judge.h"
 #include "compiler/interpreter/parallel.h"
-#include "compiler/interpreter/quantiser.h"
+#include "compiler/interpreter/rounding.h"
 #include "compiler/interpreter/stored_ranges.h"
 #include "compiler/interpreter/tally.h"
 
@@ -36,37 +36,6 @@ double norm_limit(Storage storage) {
 // itself spans several scales (what is left of a block after a cancellation, or below f32) a difference says nothing.
 constexpr double different_scales = 1e-3;
 
-// The share of the interval that the error's norm may reach. Errors of sums are random: an eighth of the bound of the
-// worst case is far above what they reach, and far below what a wrong kernel does.
-constexpr double share_of_worst_case = 0.125;
-
-// The rounding of a store into a plain type.
-class PlainRounding {
- public:
-  explicit PlainRounding(Storage storage) : format_(float_format(storage)) {}
-  uint32_t code(double x) const { return encode(format_, x); }
-  double value(uint32_t code) const { return decode(format_, code); }
-  const FloatFormat& format() const { return format_; }
-
- private:
-  const FloatFormat& format_;
-};
-
-// … and into a block under the scale that is stored.
-class BlockRounding {
- public:
-  BlockRounding(const Quantiser& quantiser, const FloatFormat& format, uint32_t scale)
-      : quantiser_(quantiser), format_(format), scale_(scale) {}
-  uint32_t code(double x) const { return quantiser_.element(x, scale_); }
-  double value(uint32_t code) const { return quantiser_.value(code, scale_); }
-  const FloatFormat& format() const { return format_; }
-
- private:
-  const Quantiser& quantiser_;
-  const FloatFormat& format_;
-  uint32_t scale_;
-};
-
 class OutputJudge {
  public:
   OutputJudge(const Reference& reference, const ir::Output& output, const Run& run)
@@ -86,10 +55,10 @@ class OutputJudge {
     return std::move(verdict_);
   }
 
-  Tally judge_tile(const OutputWalk& walk, const Tile& tile, const Quantiser* quantiser) const {
+  Tally judge_tile(const OutputWalk& walk, const Tile& tile) const {
     Tally tally;
-    if (quantiser)
-      scaled(walk, tile, *quantiser, tally);
+    if (walk.scaled())
+      scaled(walk, tile, tally);
     else
       plain(walk, tile, tally);
     return tally;
@@ -97,8 +66,8 @@ class OutputJudge {
 
   Verdict verdict(const OutputWalk& walk, const std::vector<Tally>& tallies) {
     add_up(tallies);
-    untouched(walk, false);
-    if (type_.scaled()) untouched(walk, true);
+    untouched(walk);
+    if (type_.scaled()) untouched_scales(walk);
     conclude();
     return std::move(verdict_);
   }
@@ -121,8 +90,8 @@ class OutputJudge {
       if (Status s = check(*buffers, output_.tensor.name, type_.storage(), extents); !s) return s;
       if (!type_.scaled()) continue;
       const Storage scale = ir::format_info(type_.format).scale;
-      if (Status s = check(*buffers, output_.tensor.name + ".scale", scale, scale_extents(type_, extents)); !s)
-        return s;
+      const std::vector<int64_t> of_scales = reference_.problem().scale_extents(output_.tensor);
+      if (Status s = check(*buffers, output_.tensor.name + ".scale", scale, of_scales); !s) return s;
     }
     if (output_.accumulate && !before_.buffers)
       return user_error("'" + output_.tensor.name + "' is added to: what it held before is needed");
@@ -152,13 +121,15 @@ class OutputJudge {
                         wanted,
                         wanted,
                         wanted,
-                        infinity};
+                        infinity,
+                        -1};
     }
   }
 
   static Expected expected(const Tile& tile, int64_t i) {
     const double low = tile.low[i], high = tile.high[i];
-    return {tile.value[i], low, high, tile.slack.empty() ? share_of_worst_case * (high - low) / 2 : tile.slack[i]};
+    return {tile.value[i], low, high, tile.slack.empty() ? share_of_worst_case * (high - low) / 2 : tile.slack[i],
+            !tile.jumps.empty() && tile.jumps[i] != 0};
   }
 
   void plain(const OutputWalk& walk, const Tile& tile, Tally& tally) const {
@@ -168,7 +139,7 @@ class OutputJudge {
     const HostTensor* old = output_.accumulate ? &before_.buffers->at(output_.tensor.name) : nullptr;
     for (int64_t r = 0; r < tile.rows; ++r)
       for (int64_t c = 0; c < tile.cols; ++c) {
-        const int64_t at = tile.first + r * walk.row_stride() + c * walk.col_stride();
+        const int64_t at = walk.position(tile, r, c);
         Expected wanted = expected(tile, r * Tile::pitch + c);
         if (old) {
           // The sum is rounded to f32 before the store, unless the compiler rounds it to the storage at once.
@@ -183,52 +154,56 @@ class OutputJudge {
       }
   }
 
-  void scaled(const OutputWalk& walk, const Tile& tile, const Quantiser& quantiser, Tally& tally) const {
-    const FloatFormat& format = float_format(type_.storage());
+  void scaled(const OutputWalk& walk, const Tile& tile, Tally& tally) const {
+    const Quantiser& quantiser = walk.scaled()->quantiser();
+    const FloatFormat& format = quantiser.element_format();
     ElementJudge judge(tile, walk, graph_, tally, infinity);
-    for_each_block(walk, tile, quantiser.info().block_columns, [&](const TileBlock& block) {
-      double value[TileBlock::most];
+    std::vector<double> values;
+    for_each_block(walk, tile, [&](const TileBlock& block) {
+      values.clear();
       double least = 0, most = 0;  // the largest magnitude is at least and at most so much
       bool unknown = false;
-      for (int64_t i = 0; i < block.count; ++i) {
-        const int64_t from = block.index + i * block.step;
+      block.for_each_element([&](int64_t, int64_t, int64_t from) {
         const double low = tile.low[from], high = tile.high[from];
-        value[i] = tile.value[from];
-        unknown = unknown || is_unknown(value[i], low, high);
+        values.push_back(tile.value[from]);
+        unknown = unknown || is_unknown(tile.value[from], low, high);
         least = std::max(least, low > 0 ? low : high < 0 ? -high : 0);
         most = std::max({most, std::fabs(low), std::fabs(high)});
-      }
-      const double amax = quantiser.amax(value, block.count);
-      const uint32_t reference = quantiser.scale(amax);
-      uint32_t lowest = quantiser.scale(least), highest = quantiser.scale(most);
+      });
+      const double amax = quantiser.amax(values.data(), static_cast<int64_t>(values.size()));
+      const BlockScale reference = quantiser.block_scale(amax, block.maximum);
       // A NaN that is certain decides the scale, unless the type's policy drops it.
-      if (is_nan(amax) || std::isinf(amax)) lowest = highest = reference;
+      const ScaleInterval allowed = is_nan(amax) || std::isinf(amax)
+                                        ? ScaleInterval(reference.code)
+                                        : ScaleInterval(quantiser, block.maximum, least, most);
       const uint32_t scale = load_code(scales(), block.scale);
       ++tally.scales;
-      if (scale != reference) judge.scale_differs(reference, scale, highest > lowest + 1);
-      if (!unknown && (scale < lowest || scale > highest))
-        judge.scale_outside(block.row, block.col, reference, lowest, highest, scale);
-      tally.saturated += count_saturated(format, block);
-      const BlockRounding rounding(quantiser, format, scale);
-      // Under a NaN scale every value rounds to NaN, so a NaN code is right and nothing else is.
-      const double under_scale = rounding.value(rounding.code(0));
-      for (int64_t i = 0; i < block.count; ++i) {
-        const uint32_t code = load_code(codes(), block.first + i * block.stride);
-        const int64_t row = block.row + (walk.blocks_along_rows() ? i : 0);
-        const int64_t col = block.col + (walk.blocks_along_rows() ? 0 : i);
-        if (is_nan(under_scale))
-          judge.element(row, col, {under_scale, under_scale, under_scale, 0}, code, decode(format, code), rounding);
-        else
-          judge.element(row, col, expected(tile, block.index + i * block.step), code, rounding.value(code), rounding);
-      }
+      if (scale != reference.code) judge.scale_differs(reference.code, scale, says_nothing(quantiser, allowed));
+      if (!unknown && !allowed.holds(scale))
+        judge.scale_outside(block.row, block.col, block.scale,
+                            {quantiser.scale_value(reference.code), quantiser.scale_value(allowed.lowest()),
+                             quantiser.scale_value(allowed.highest()), 0, false},
+                            quantiser.scale_value(scale));
+      const bool is_certain = !unknown && static_cast<float>(least) == static_cast<float>(most);
+      BlockRounding rounding(quantiser, scale, block.maximum, reference, is_certain);
+      block.for_each_element([&](int64_t r, int64_t c, int64_t from) {
+        const uint32_t code = load_code(codes(), walk.position(tile, r, c));
+        tally.saturated += (code & (format.sign - 1)) == format.largest;
+        rounding.set_random(random_of(walk, tile, r, c));
+        if (!rounding.is_nan_scale())
+          return judge.element(r, c, expected(tile, from), code, rounding.value(code), rounding);
+        // Under a NaN scale every value rounds to NaN, so a NaN code is right and nothing else is.
+        constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+        const double stored = code == format.nan ? nan : decode(format, code);
+        judge.element(r, c, {nan, nan, nan, 0, false}, code, stored, rounding);
+      });
     });
   }
 
-  int64_t count_saturated(const FloatFormat& format, const TileBlock& block) const {
-    int64_t count = 0;
-    for (int64_t i = 0; i < block.count; ++i)
-      count += (load_code(codes(), block.first + i * block.stride) & (format.sign - 1)) == format.largest;
-    return count;
+  // Whether the interval is so wide that a scale in it that is not the reference's is nothing to count: of f32 scales
+  // any that is no point, of others one of three scales and more.
+  static bool says_nothing(const Quantiser& quantiser, const ScaleInterval& allowed) {
+    return allowed.highest() > allowed.lowest() + (quantiser.info().scale == Storage::f32 ? 0 : 1);
   }
 
   void add_up(const std::vector<Tally>& tallies) {
@@ -271,22 +246,38 @@ class OutputJudge {
     }
   }
 
-  void untouched(const OutputWalk& walk, bool is_scale) {
-    const HostTensor& tensor = is_scale ? scales() : codes();
-    const std::string name = output_.tensor.name + (is_scale ? ".scale" : "");
-    const HostTensor* old = before_.buffers ? &before_.buffers->at(name) : nullptr;
+  // What belongs to nobody still holds what it held, and gaps are zero.
+  void untouched(const OutputWalk& walk) {
+    const HostTensor* old = before_.buffers ? &before_.buffers->at(output_.tensor.name) : nullptr;
+    for (const OutputWalk::CutAxis& cut : walk.cut_axes())
+      for (const StoredRange& range : cut.ranges)
+        if (range.kind != StoredRange::Kind::owned)
+          for_each_stretch(codes(), cut.axis, range, [&](int64_t first, int64_t count) {
+            for (int64_t i = first; i < first + count; ++i) unowned(codes(), old, i, range.kind);
+          });
+  }
+
+  void untouched_scales(const OutputWalk& walk) {
+    const HostTensor* old = before_.buffers ? &before_.buffers->at(output_.tensor.name + ".scale") : nullptr;
+    const std::vector<StoredRange::Kind> kinds = walk.scaled()->places().kinds();
+    for (size_t i = 0; i < kinds.size(); ++i)
+      if (kinds[i] != StoredRange::Kind::owned) unowned(scales(), old, static_cast<int64_t>(i), kinds[i]);
+  }
+
+  // Counts the bytes of an element that are not what they should be; half a byte counts as one.
+  void unowned(const HostTensor& tensor, const HostTensor* old, int64_t at, StoredRange::Kind kind) {
+    int64_t& count = kind == StoredRange::Kind::gap ? verdict_.gap : verdict_.touched;
     const int bits = storage_bits(tensor.storage);
-    for (const OutputWalk::CutAxis& cut : walk.cut_axes(is_scale))
-      for (const StoredRange& range : cut.ranges) {
-        if (range.kind == StoredRange::Kind::owned) continue;
-        for_each_stretch(tensor, cut.axis, range, [&](int64_t first, int64_t count) {
-          for (int64_t i = first * bits / 8; i < (first + count) * bits / 8; ++i) {
-            const uint8_t expected = range.kind == StoredRange::Kind::gap ? 0 : old ? old->bytes[i] : before_.poison;
-            if (tensor.bytes[i] == expected) continue;
-            ++(range.kind == StoredRange::Kind::gap ? verdict_.gap : verdict_.touched);
-          }
-        });
-      }
+    if (bits < 8) {
+      const uint32_t poison = at % 2 == 0 ? before_.poison & 0xF : before_.poison >> 4;
+      const uint32_t wanted = kind == StoredRange::Kind::gap ? 0 : old ? load_code(*old, at) : poison;
+      count += load_code(tensor, at) != wanted;
+      return;
+    }
+    for (int64_t i = at * bits / 8; i < (at + 1) * bits / 8; ++i) {
+      const uint8_t wanted = kind == StoredRange::Kind::gap ? 0 : old ? old->bytes[i] : before_.poison;
+      count += tensor.bytes[i] != wanted;
+    }
   }
 
   void conclude() {
@@ -298,7 +289,7 @@ class OutputJudge {
     cause(v.scales_outside, fmt::format("{} of {} scales are outside their interval", v.scales_outside, v.scales));
     cause(v.outside, fmt::format("{} of {} elements are outside their interval", v.outside, v.elements));
     cause(v.touched, fmt::format("{} bytes were written that belong to no group", v.touched));
-    cause(v.gap, fmt::format("{} bytes in the gaps behind groups are not zero", v.gap));
+    cause(v.gap, fmt::format("{} bytes in gaps and padding are not zero", v.gap));
     cause(v.norms_exceeded, fmt::format("the error's norm exceeds its limit in {} groups or strips", v.norms_exceeded));
     // One scale may always differ: a thousandth of a few blocks is none.
     const double allowed = std::max(1.0, different_scales * static_cast<double>(v.scales));
@@ -360,15 +351,10 @@ Result<std::vector<Verdict>> judge_runs(const Reference& reference, const ir::Ou
   }
   const Result<OutputWalk> walk = reference.walk(output, true);
   if (!walk) return walk.error();
-  const ir::TensorType& type = output.tensor.type;
-  const Result<std::unique_ptr<Quantiser>> quantiser =
-      type.scaled() ? make_quantiser(type) : Result<std::unique_ptr<Quantiser>>(nullptr);
-  if (!quantiser) return quantiser.error();
   std::vector<std::vector<Tally>> tallies(runs.size(), std::vector<Tally>(static_cast<size_t>(walk->tiles())));
   parallel_for(walk->tiles(), reference.threads(), [&](int64_t i) {
     const Tile tile = walk->tile(i);
-    for (size_t run = 0; run < runs.size(); ++run)
-      tallies[run][i] = judges[run].judge_tile(*walk, tile, quantiser->get());
+    for (size_t run = 0; run < runs.size(); ++run) tallies[run][i] = judges[run].judge_tile(*walk, tile);
   });
   for (size_t run = 0; run < runs.size(); ++run) verdicts.push_back(judges[run].verdict(*walk, tallies[run]));
   return verdicts;

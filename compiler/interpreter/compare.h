@@ -3,9 +3,14 @@
 // Every element must lie in [round(low), round(high)], where [low, high] is the interval that the device's f32 value
 // may lie in (map_ops.h; of a gemm, gemm.h): numerics.md §11.3. With exact arithmetic the interval is a point and the
 // test is equality. Of a scaled type the scale must lie between those of the smallest and the largest possible
-// magnitude, and each code between those of the interval's ends under the stored scale. Beside that, the norm of the
+// magnitude, and each code between those of the interval's ends under the stored scale (with the element's own random
+// bits, where the rounding is stochastic). Beside that, the norm of the
 // error per group and per strip of columns is bounded (a systematic error can hide inside intervals that bound the
-// worst case), gaps must be zero, and what the language does not write must still hold what it held before.
+// worst case), gaps and the padding of layouts must be zero, and what the language does not write must still hold what
+// it held before.
+//
+// Elements whose cast or comparison may go either way (Lane::jumps) have a norm of their own: one step of a cast, which
+// nothing forbids, is more than the others' limit. So many may take it as random errors would (jumps.h).
 //
 // Of a sum, the norm's limit is relative to the sums of the magnitudes of the terms where those cancel: no f32 sum is
 // better than that, and the result's own norm may be as small as one likes.
@@ -32,7 +37,8 @@ struct WorstElement {
   std::vector<std::pair<std::string, int64_t>> place;  // by dimension, places of the base dimension
   int group = -1;
   double stored = 0, reference = 0, low = 0, high = 0;
-  double excess = 0;  // how far outside the rounded interval, relative to the reference
+  double excess = 0;      // how far outside the rounded interval, relative to the reference
+  int64_t position = -1;  // of a scale: where it lies in its buffer
 };
 
 // Counts of elements and scales. `different`, of elements whose code is not the reference's (allowed inside the
@@ -67,7 +73,7 @@ struct Verdict : Counts {
   std::vector<GroupVerdict> groups;  // in their order; one when nothing is grouped
 
   int64_t touched = 0;  // bytes changed that belong to nobody
-  int64_t gap = 0;      // codes and scales in gaps that are not zero
+  int64_t gap = 0;      // bytes of codes and scales in gaps and padding that are not zero
 
   double error_norm = 0;  // of everything, relative
   double worst_group_norm = 0;

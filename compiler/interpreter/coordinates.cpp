@@ -1,10 +1,23 @@
 #include "compiler/interpreter/coordinates.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/ensure.h"
 
 namespace epifuse::interpreter {
+
+namespace {
+
+// Where the group that a place is in begins and ends, or the dimension where nothing is grouped.
+std::pair<int64_t, int64_t> around(const Coordinate& coordinate, int64_t place) {
+  if (!coordinate.groups) return {0, coordinate.limit};
+  const int32_t group = coordinate.groups->group_of[place];
+  EPIFUSE_ENSURE(group >= 0, "a row outside the groups is evaluated");
+  return {coordinate.groups->start[group], coordinate.groups->end[group]};
+}
+
+}  // namespace
 
 bool Coordinate::same_as(const Coordinate& other) const {
   auto same_terms = [](const Address& a, const Address& b) {
@@ -70,6 +83,12 @@ int64_t CoordinateValues::derive(const Coordinate& coordinate, int i) const {
       EPIFUSE_ENSURE(group >= 0, "a row outside the groups is evaluated");
       return from - coordinate.groups->start[group] + coordinate.aligned->start[group];
     }
+    case Coordinate::Kind::rotated: {
+      const auto [start, end] = around(coordinate, from);
+      const int64_t place = from - (from - start) % rotation_size + coordinate.part;
+      return place < end ? place : from;
+    }
+    case Coordinate::Kind::in_rotation: return (from - around(coordinate, from).first) % rotation_size;
   }
   EPIFUSE_ENSURE(false, "a coordinate of no kind");
 }

@@ -13,6 +13,8 @@ namespace epifuse::interpreter {
 
 // Places evaluated at once.
 inline constexpr int chunk_size = 128;
+// Places that hadamard mixes.
+inline constexpr int rotation_size = 16;
 
 using CoordinateId = int;
 
@@ -35,6 +37,9 @@ struct Coordinate {
     clamped,   // `from`, but 0 where it is negative (a gathered row that is not there)
     group,     // the group of a row of `groups`
     aligned,   // the place of a row of `groups` in the aligned dimension `aligned`
+    rotated,   // place `part` of the 16 places, from the start of the group or of the dimension, that `from` is one of;
+               // `from` itself where that place is beyond the group's end or `limit`
+    in_rotation,  // which of those 16 places `from` is
   };
   Kind kind = Kind::axis;
   int axis = 0;

@@ -17,15 +17,15 @@ void ElementJudge::scale_differs(uint32_t reference, uint32_t stored, bool uncer
   ++(neighbours ? tally_.scales_one_step : tally_.scales_more_steps);
 }
 
-void ElementJudge::scale_outside(int64_t row, int64_t col, double reference, double low, double high, double stored) {
+void ElementJudge::scale_outside(int64_t row, int64_t col, int64_t position, const Expected& expected, double stored) {
   ++tally_.scales_outside;
   const double excess = std::numeric_limits<double>::infinity();
-  note(row, col, {true, true, {}, tile_.group, stored, reference, low, high, excess});
+  note(row, col, {true, true, {}, tile_.group, stored, expected.value, expected.low, expected.high, excess, position});
 }
 
 void ElementJudge::outside(int64_t row, int64_t col, const Expected& expected, double stored, double excess) {
   ++tally_.outside;
-  note(row, col, {true, false, {}, tile_.group, stored, expected.value, expected.low, expected.high, excess});
+  note(row, col, {true, false, {}, tile_.group, stored, expected.value, expected.low, expected.high, excess, -1});
 }
 
 void ElementJudge::note(int64_t row, int64_t col, WorstElement element) {

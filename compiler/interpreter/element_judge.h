@@ -29,53 +29,48 @@ inline bool one_step(const FloatFormat& format, uint32_t a, uint32_t b) {
   return -1 <= distance && distance <= 1;
 }
 
-// What is known of one element before a run is looked at.
-struct Expected {
-  double value, low, high;
-  double slack;  // Tile::slack
-};
-
 class ElementJudge {
  public:
   // `largest`: the magnitude at which elements count as saturated.
   ElementJudge(const Tile& tile, const OutputWalk& walk, const ir::Graph& graph, Tally& tally, double largest);
 
-  // `code` is what is stored and `stored` its value; `rounding` rounds as the store does, with
-  //   uint32_t code(double) const;  double value(uint32_t code) const;  const FloatFormat& format() const;
+  // `code` is what is stored and `stored` its value; `rounding` rounds as the store does (see rounding.h).
   template <class Rounding>
   void element(int64_t row, int64_t col, const Expected& expected, uint32_t code, double stored,
                const Rounding& rounding) {
-    const auto& [value, low, high, slack] = expected;
+    const double value = expected.value, low = expected.low, high = expected.high;
+    const bool keeps_nan = rounding.keeps_nan();
     ++tally_.elements;
-    tally_.nan_reference += is_nan(value);
+    tally_.nan_reference += keeps_nan && is_nan(value);
     tally_.nan_stored += is_nan(stored);
     tally_.saturated += std::fabs(stored) == largest_;
-    const uint32_t reference = rounding.code(value);
-    const double rounded = is_nan(value) ? value : rounding.value(reference);
-    if (is_nan(value) || is_nan(stored)) {
+    if (keeps_nan && (is_nan(value) || is_nan(stored))) {
       if (is_nan(value) == is_nan(stored) || is_unknown(value, low, high)) return;
       ++tally_.different, ++tally_.more_steps;
       return outside(row, col, expected, stored, std::numeric_limits<double>::infinity());
     }
-    if (stored != rounded) {
+    const uint32_t reference = rounding.code(value);
+    const double rounded = rounding.value(reference);
+    const bool is_reference = rounding.grid(code) == rounding.grid(reference);
+    if (!is_reference) {
       ++tally_.different;
       ++(one_step(rounding.format(), code, reference) ? tally_.one_step : tally_.more_steps);
     }
     tally_.zero_signs += low == high && stored == 0 && value == 0 && std::signbit(stored) != std::signbit(value);
     if (std::isfinite(value) && std::isfinite(stored))
-      tally_.strips[col / strip_width].add(stored - value, value, rounded - value, slack);
-    if (is_unknown(value, low, high)) return;
-    // Rounding is monotone and leaves what is stored alone, so a number inside the interval is inside the rounded one.
-    if (low <= stored && stored <= high) return;
-    const double rounded_low = rounding.value(rounding.code(low)), rounded_high = rounding.value(rounding.code(high));
-    if (rounded_low <= stored && stored <= rounded_high) return;
-    const double distance = stored < rounded_low ? rounded_low - stored : stored - rounded_high;
+      tally_.strips[col / strip_width].add(stored - value, rounded - value, expected);
+    if (is_reference || is_unknown(value, low, high)) return;
+    const uint32_t lowest = rounding.lowest(low), highest = rounding.highest(high);
+    if (rounding.grid(lowest) <= rounding.grid(code) && rounding.grid(code) <= rounding.grid(highest)) return;
+    const double distance = rounding.grid(code) < rounding.grid(lowest) ? rounding.value(lowest) - stored
+                                                                        : stored - rounding.value(highest);
     outside(row, col, expected, stored, distance / std::max(std::fabs(value), 0x1p-126));
   }
 
   // A scale that is not the reference's, and one that is outside its interval.
   void scale_differs(uint32_t reference, uint32_t stored, bool uncertain);
-  void scale_outside(int64_t row, int64_t col, double reference, double low, double high, double stored);
+  // `position`: where the scale lies in its buffer.
+  void scale_outside(int64_t row, int64_t col, int64_t position, const Expected& expected, double stored);
 
  private:
   void outside(int64_t row, int64_t col, const Expected& expected, double stored, double excess);

@@ -4,6 +4,7 @@
 // nothing is allocated in the inner loop. It is immutable; each thread has a Scratch of its own.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -13,7 +14,7 @@
 #include "compiler/interpreter/gemm.h"
 #include "compiler/interpreter/map_ops.h"
 #include "compiler/interpreter/problem.h"
-#include "compiler/interpreter/quantiser.h"
+#include "compiler/interpreter/scaled_tensor.h"
 
 namespace epifuse::interpreter {
 
@@ -42,21 +43,21 @@ class ValueProgram {
 
  private:
   friend class ProgramCompiler;
-  enum class Kind { constant, plain_input, scaled_input, gemm, map, masked, choose };
+  enum class Kind { constant, plain_input, scaled_input, gemm, map, masked, choose, rotate };
   struct Instruction {
     Kind kind = Kind::constant;
     const ir::Node* node = nullptr;
-    int args[3] = {0, 0, 0};
+    std::array<int, rotation_size> args{};
     bool uniform = false;  // the same at every place of a run
     double number = 0;     // constant
     const HostTensor* tensor = nullptr;
     const HostTensor* scale = nullptr;
-    std::shared_ptr<const Quantiser> quantiser;
+    std::shared_ptr<const ScaledTensor> scaled;
     const GemmResult* gemm = nullptr;
-    Address address, scale_address;  // of elements; of rows and columns of a gemm
-    CoordinateId blocked = -1;       // scaled_input: the coordinate that is divided into blocks
-    int64_t scale_stride = 0;        // … and its stride in the scales
-    CoordinateId condition = -1;     // masked: 0 where it is negative; choose: which argument
+    Address address, columns;          // of elements; of rows and columns of a gemm
+    std::vector<CoordinateId> places;  // scaled_input: along each stored axis; rotate: of each argument
+    CoordinateId condition = -1;       // masked: 0 where it is negative; choose: which argument; rotate: its own place
+    CoordinateId in_rotation = -1;     // rotate: which place of its 16 this is
     // Needed only where this choice falls on this part; most runs lie in one part of a join.
     CoordinateId guard = -1;
     int guarded_part = 0;
@@ -67,6 +68,7 @@ class ValueProgram {
   void load_plain(const Instruction& instruction, const Lane& lane, Scratch& scratch, int count) const;
   void load_scaled(const Instruction& instruction, const Lane& lane, Scratch& scratch, int count) const;
   void load_gemm(const Instruction& instruction, const Lane& lane, Scratch& scratch, int count) const;
+  void rotate(const Instruction& instruction, const Lane& lane, Scratch& scratch, int count) const;
   Lane lane(Scratch& scratch, int index) const;
 
   bool bounds_ = false;

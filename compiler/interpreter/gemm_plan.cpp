@@ -6,7 +6,7 @@
 #include "base/ensure.h"
 #include "compiler/interpreter/gemm.h"
 #include "compiler/interpreter/parallel.h"
-#include "compiler/interpreter/quantiser.h"
+#include "compiler/interpreter/scaled_tensor.h"
 
 namespace epifuse::interpreter {
 namespace {
@@ -212,8 +212,12 @@ class Planner {
     std::vector<Place> places;
     for (const Extent& e : shape) places.push_back({e, 0});
     places.push_back({contracted_, 0});
-    const HostTensor* plain =
-        input.tensor.type.scaled() ? dequantise(input.tensor, *tensor, *problem_.input_scale(reader.input())) : tensor;
+    const HostTensor* plain = tensor;
+    if (input.tensor.type.scaled()) {
+      const Result<const HostTensor*> made = dequantise(input.tensor, *tensor, *problem_.input_scale(reader.input()));
+      if (!made) return made.error();
+      plain = *made;
+    }
     into.tensor = plain;
     std::optional<std::vector<Place>> some_row;  // one that lies in the buffer
     for (int64_t row = 0; row < rows; ++row) {
@@ -267,22 +271,18 @@ class Planner {
     into.k_step = 1;
   }
 
-  const HostTensor* dequantise(const ir::Tensor& declared, const HostTensor& codes, const HostTensor& scale) {
+  Result<const HostTensor*> dequantise(const ir::Tensor& declared, const HostTensor& codes, const HostTensor& scale) {
     HostTensor& plain = plan_.made.emplace_back(make_tensor(Storage::f32, codes.extents));
-    const Result<std::unique_ptr<Quantiser>> quantiser = make_quantiser(declared.type);
-    EPIFUSE_ENSURE(bool(quantiser), "a type that the problem refused");
-    const int rank = static_cast<int>(codes.extents.size());
-    const int along = along_axis(declared.type, rank);
-    int64_t inner = 1;
-    for (int i = along + 1; i < rank; ++i) inner *= codes.extents[i];
-    const int64_t length = codes.extents[along], block = (*quantiser)->info().block_columns;
-    const int64_t blocks = (length + block - 1) / block;
+    const Result<ScaledTensor> scaled = ScaledTensor::make(problem_, declared);
+    if (!scaled) return scaled.error();
+    const size_t rank = codes.extents.size();
     constexpr int64_t chunk = 1 << 16;
     parallel_for((plain.elements() + chunk - 1) / chunk, 0, [&](int64_t task) {
+      std::vector<int64_t> place(rank);
       for (int64_t i = task * chunk; i < std::min(plain.elements(), (task + 1) * chunk); ++i) {
-        const int64_t place = i / inner % length, outer = i / inner / length;
-        const uint32_t s = load_code(scale, (outer * blocks + place / block) * inner + i % inner);
-        store_one(plain, i, (*quantiser)->value(load_code(codes, i), s));
+        int64_t rest = i;
+        for (size_t axis = rank; axis-- > 0; rest /= codes.extents[axis]) place[axis] = rest % codes.extents[axis];
+        store_one(plain, i, scaled->value(codes, scale, i, place.data()));
       }
     });
     return &plain;

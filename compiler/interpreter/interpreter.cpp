@@ -29,31 +29,47 @@ void collect_gemms(const ir::Graph& graph, ir::NodeId id, std::vector<bool>& see
 void store_plain(const OutputWalk& walk, const Tile& tile, bool accumulate, HostTensor& tensor) {
   for (int64_t r = 0; r < tile.rows; ++r)
     for (int64_t c = 0; c < tile.cols; ++c) {
-      const int64_t at = tile.first + r * walk.row_stride() + c * walk.col_stride();
+      const int64_t at = walk.position(tile, r, c);
       const double value = tile.value[r * Tile::pitch + c];
       store_one(tensor, at, accumulate ? load_one(tensor, at) + value : value);
     }
 }
 
-void store_scaled(const OutputWalk& walk, const Tile& tile, const Quantiser& quantiser, HostTensor& codes,
-                  HostTensor& scales) {
-  for_each_block(walk, tile, quantiser.info().block_columns, [&](const TileBlock& block) {
-    double values[TileBlock::most];
-    for (int64_t i = 0; i < block.count; ++i) values[i] = tile.value[block.index + i * block.step];
-    const uint32_t scale = quantiser.scale(quantiser.amax(values, block.count));
-    store_code(scales, block.scale, scale);
-    for (int64_t i = 0; i < block.count; ++i)
-      store_code(codes, block.first + i * block.stride, quantiser.element(values[i], scale));
+void store_scaled(const OutputWalk& walk, const Tile& tile, HostTensor& codes, HostTensor& scales) {
+  const Quantiser& quantiser = walk.scaled()->quantiser();
+  std::vector<double> values;
+  for_each_block(walk, tile, [&](const TileBlock& block) {
+    values.clear();
+    block.for_each_element([&](int64_t, int64_t, int64_t index) { values.push_back(tile.value[index]); });
+    const double amax = quantiser.amax(values.data(), static_cast<int64_t>(values.size()));
+    const BlockScale scale = quantiser.block_scale(amax, block.maximum);
+    store_code(scales, block.scale, scale.code);
+    block.for_each_element([&](int64_t r, int64_t c, int64_t index) {
+      store_code(codes, walk.position(tile, r, c),
+                 quantiser.element(tile.value[index], scale.factor, random_of(walk, tile, r, c)));
+    });
   });
 }
 
-void zero_gaps(const OutputWalk& walk, bool scales, HostTensor& tensor) {
-  for (const OutputWalk::CutAxis& cut : walk.cut_axes(scales))
+void zero_gaps(const OutputWalk& walk, HostTensor& tensor) {
+  for (const OutputWalk::CutAxis& cut : walk.cut_axes())
     for (const StoredRange& range : cut.ranges)
       if (range.kind == StoredRange::Kind::gap)
         for_each_stretch(tensor, cut.axis, range, [&](int64_t first, int64_t count) {
           for (int64_t i = 0; i < count; ++i) store_code(tensor, first + i, 0);
         });
+}
+
+void zero_scales(const OutputWalk& walk, HostTensor& scales) {
+  const std::vector<StoredRange::Kind> kinds = walk.scaled()->places().kinds();
+  for (size_t i = 0; i < kinds.size(); ++i)
+    if (kinds[i] == StoredRange::Kind::gap) store_code(scales, static_cast<int64_t>(i), 0);
+}
+
+// Tiles may be stored at once, unless elements of different tiles share a byte.
+int threads_for(const HostTensor& tensor, int threads) {
+  const bool shares = storage_bits(tensor.storage) < 8 && !tensor.extents.empty() && tensor.extents.back() % 2 != 0;
+  return shares ? 1 : threads;
 }
 
 }  // namespace
@@ -86,7 +102,6 @@ std::vector<int64_t> group_ends(const Problem& problem, const ir::Node& node) {
 }
 
 Status Reference::store(const ir::Output& output, Buffers& buffers) const {
-  const ir::TensorType& type = output.tensor.type;
   const auto found = buffers.find(output.tensor.name);
   EPIFUSE_ENSURE(found != buffers.end(), "an output without a buffer");
   HostTensor& tensor = found->second;
@@ -98,19 +113,17 @@ Status Reference::store(const ir::Output& output, Buffers& buffers) const {
   }
   const Result<OutputWalk> walk = this->walk(output, false);
   if (!walk) return walk.error();
-  if (!type.scaled()) {
-    parallel_for(walk->tiles(), threads_,
+  const int threads = threads_for(tensor, threads_);
+  if (!output.tensor.type.scaled()) {
+    parallel_for(walk->tiles(), threads,
                  [&](int64_t i) { store_plain(*walk, walk->tile(i), output.accumulate, tensor); });
-    zero_gaps(*walk, false, tensor);
+    zero_gaps(*walk, tensor);
     return {};
   }
-  const Result<std::unique_ptr<Quantiser>> quantiser = make_quantiser(type);
-  if (!quantiser) return quantiser.error();
   HostTensor& scales = buffers.at(output.tensor.name + ".scale");
-  parallel_for(walk->tiles(), threads_,
-               [&](int64_t i) { store_scaled(*walk, walk->tile(i), **quantiser, tensor, scales); });
-  zero_gaps(*walk, false, tensor);
-  zero_gaps(*walk, true, scales);
+  parallel_for(walk->tiles(), threads, [&](int64_t i) { store_scaled(*walk, walk->tile(i), tensor, scales); });
+  zero_gaps(*walk, tensor);
+  zero_scales(*walk, scales);
   return {};
 }
 

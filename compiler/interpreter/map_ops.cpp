@@ -176,13 +176,36 @@ void round_to_type(const Lanes& l, Storage to) {
   unary(l, round, [&](Interval x) { return x.low != x.low ? x : Interval{round(x.low), round(x.high)}; });
 }
 
+// Whether an operation is one that has steps where its argument crosses an edge. min, max, clamp and abs have none, and
+// those of f32 are its rounding.
+bool has_steps(const ir::Node& node) {
+  switch (node.op) {
+    case ir::Op::less:
+    case ir::Op::less_equal:
+    case ir::Op::equal:
+    case ir::Op::not_equal:
+    case ir::Op::select: return true;
+    case ir::Op::cast: return node.to != Storage::f32;
+    default: return false;
+  }
+}
+
+// A jump of an argument, or of the operation itself, as far as it shows in the result.
+void find_jumps(const ir::Node& node, const Lanes& l) {
+  const Lane* args[] = {&l.a, &l.b, &l.c};
+  const int arity = ir::op_info(node.op).arity;
+  const bool steps = has_steps(node);
+  for (int i = 0; i < l.count; ++i) {
+    bool jumps = steps && args[0]->low[i] != args[0]->high[i];
+    for (int arg = 0; arg < arity; ++arg) jumps = jumps || args[arg]->jumps[i] != 0;
+    l.result.jumps[i] = jumps && l.result.low[i] != l.result.high[i];
+  }
+}
+
 bool overlap(Interval a, Interval b) { return a.low <= b.high && b.low <= a.high; }
 bool same_number(Interval a, Interval b) { return a.low == a.high && b.low == b.high && a.low == b.low; }
 
-}  // namespace
-
-void apply_map(const ir::Node& node, int count, const Lane& result, const Lane& a, const Lane& b, const Lane& c) {
-  const Lanes l{count, result, a, b, c};
+void compute(const ir::Node& node, const Lanes& l) {
   using I = Interval;
   switch (node.op) {
     case ir::Op::add:
@@ -256,12 +279,21 @@ void apply_map(const ir::Node& node, int count, const Lane& result, const Lane& 
   }
 }
 
+}  // namespace
+
+void apply_map(const ir::Node& node, int count, const Lane& result, const Lane& a, const Lane& b, const Lane& c) {
+  const Lanes l{count, result, a, b, c};
+  compute(node, l);
+  if (result.low) find_jumps(node, l);
+}
+
 void fill_number(double number, int count, const Lane& result) {
   const double rounded = static_cast<float>(number);
   std::fill_n(result.value, count, rounded);
   if (!result.low) return;
   std::fill_n(result.low, count, std::min(number, rounded));
   std::fill_n(result.high, count, std::max(number, rounded));
+  std::fill_n(result.jumps, count, 0.0);
 }
 
 }  // namespace epifuse::interpreter

@@ -9,34 +9,30 @@
 namespace epifuse::interpreter {
 namespace {
 
-constexpr uint32_t nan_scale = 255;
 constexpr uint32_t largest_scale = 254;
 
 class MxQuantiser final : public Quantiser {
  public:
-  explicit MxQuantiser(const ir::TensorType& type) : Quantiser(type), format_(float_format(type.element)) {}
+  using Quantiser::Quantiser;
 
-  uint32_t scale(double amax) const override {
-    if (amax != amax) return nan_scale;
-    if (std::isinf(amax)) return type_.nonfinite == ir::NonFinite::propagate ? nan_scale : largest_scale;
-    if (amax == 0) return 0;
-    return static_cast<uint32_t>(std::clamp(scale_exponent(type_.rule, type_.element, amax) + 127, 0, 254));
+  Factors factors(uint32_t scale, GroupMaximum) const override {
+    const double inverse = 1 / decode_e8m0(static_cast<uint8_t>(scale));
+    return {inverse, inverse};
   }
 
-  uint32_t element(double value, uint32_t scale) const override {
-    if (scale == nan_scale) return format_.nan;
-    // A power of two within the range of double: the product is exact.
-    return encode(format_, value * inverse(scale));
+ protected:
+  BlockScale scale_of(double amax, GroupMaximum) const override {
+    const uint32_t code = std::isinf(amax) ? largest_scale : amax == 0 ? 0 : finite_scale(amax);
+    return {code, factors(code, {}).least};
   }
 
-  double value(uint32_t code, uint32_t scale) const override {
-    return decode(format_, code) * decode_e8m0(static_cast<uint8_t>(scale));
-  }
+  // A power of two within the range of double: the product is exact.
+  double scaled(double value, double factor) const override { return value * factor; }
 
  private:
-  static double inverse(uint32_t scale) { return 1 / decode_e8m0(static_cast<uint8_t>(scale)); }
-
-  const FloatFormat& format_;
+  uint32_t finite_scale(double amax) const {
+    return static_cast<uint32_t>(std::clamp(scale_exponent(type_.rule, type_.element, amax) + 127, 0, 254));
+  }
 };
 
 }  // namespace
@@ -64,6 +60,14 @@ int scale_exponent(ir::ScaleRule rule, Storage element, double amax) {
   EPIFUSE_ENSURE(false, "a scale rule without a power of two");
 }
 
-std::unique_ptr<Quantiser> make_mx_quantiser(const ir::TensorType& type) { return std::make_unique<MxQuantiser>(type); }
+std::unique_ptr<Quantiser> make_mx_quantiser(const ir::TensorType& type) {
+  switch (type.rule) {
+    case ir::ScaleRule::up:
+    case ir::ScaleRule::floor:
+    case ir::ScaleRule::even:
+    case ir::ScaleRule::ceil: return std::make_unique<MxQuantiser>(type);
+    default: return nullptr;
+  }
+}
 
 }  // namespace epifuse::interpreter

@@ -37,8 +37,6 @@ bool reduces_groups(const ir::Graph& graph, const ir::Output& output) {
   });
 }
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 Result<OutputWalk> OutputWalk::make(const Problem& problem, const GemmResults& gemms, const ir::Output& output,
@@ -56,6 +54,11 @@ Result<OutputWalk> OutputWalk::make(const Problem& problem, const GemmResults& g
   if (!reduced)
     for (const Extent& e : value)
       if (graph.has_name(kept, e)) walk.domain_.push_back(graph.base_name(e));
+  if (output.tensor.type.scaled()) {
+    Result<ScaledTensor> scaled = ScaledTensor::make(problem, output.tensor, graph.ordinal(output));
+    if (!scaled) return scaled.error();
+    walk.scaled_ = std::make_shared<const ScaledTensor>(*std::move(scaled));
+  }
   walk.lay_out();
   walk.choose_axes();
   walk.cut_into_ranges();
@@ -75,25 +78,26 @@ Result<OutputWalk> OutputWalk::make(const Problem& problem, const GemmResults& g
 void OutputWalk::lay_out() {
   const ir::Graph& graph = problem_->graph();
   const ir::Tensor& tensor = output_->tensor;
-  const HostTensor data{tensor.type.storage(), problem_->extents(tensor), {}};
-  const std::vector<int64_t> strides = data.strides();
+  const std::vector<int64_t> strides = HostTensor{tensor.type.storage(), problem_->extents(tensor), {}}.strides();
   const int rank = static_cast<int>(tensor.shape.size());
-  std::vector<int64_t> scale_strides(tensor.shape.size(), 0);
-  const int along = tensor.type.scaled() ? along_axis(tensor.type, rank) : -1;
-  if (tensor.type.scaled()) {
-    scale_strides = HostTensor{Storage::e8m0, scale_extents(tensor.type, data.extents), {}}.strides();
-    block_ = ir::format_info(tensor.type.format).block_columns;
+  int along = -1, across = -1;
+  if (scaled_) {
+    const ir::FormatInfo& info = scaled_->quantiser().info();
+    along = ir::along_axis(tensor.type, rank);
+    along_block_ = info.block_columns;
+    across_block_ = info.block_rows;
+    if (across_block_ > 1) across = ir::across_axis(tensor.type, rank);
   }
   for (const Extent& name : domain_) {
     sizes_.push_back(problem_->size(name));
     const auto axis = std::find_if(tensor.shape.begin(), tensor.shape.end(),
                                    [&](const Extent& e) { return graph.same_name(e, name); });
     EPIFUSE_ENSURE(axis != tensor.shape.end(), "an output that lacks a name of its domain");
-    const size_t i = static_cast<size_t>(axis - tensor.shape.begin());
-    stored_dims_.push_back(axis->dim);
+    const int i = static_cast<int>(axis - tensor.shape.begin());
+    if (i == along) along_ = static_cast<int>(strides_.size());
+    if (i == across) across_ = static_cast<int>(strides_.size());
+    stored_axes_.push_back(i);
     strides_.push_back(strides[i]);
-    scale_strides_.push_back(scale_strides[i]);
-    if (static_cast<int>(i) == along) along_ = static_cast<int>(strides_.size()) - 1;
   }
 }
 
@@ -101,6 +105,11 @@ void OutputWalk::choose_axes() {
   const int rank = static_cast<int>(domain_.size());
   col_axis_ = rank - 1;
   if (rank < 2) return;
+  if (across_ >= 0) {
+    row_axis_ = std::min(along_, across_);
+    col_axis_ = std::max(along_, across_);
+    return;
+  }
   // Rows are what the blocks run along, else what is contiguous in the buffer, else the next dimension.
   const auto contiguous = std::find(strides_.begin(), strides_.end(), 1) - strides_.begin();
   row_axis_ = rank - 2;
@@ -153,7 +162,7 @@ void OutputWalk::cut_into_ranges() {
 
 // How much farther along its axis a place lies in the buffer than in the domain.
 int64_t OutputWalk::shift(size_t axis, int64_t place) const {
-  const ir::DimId dim = stored_dims_[axis];
+  const ir::DimId dim = output_->tensor.shape[stored_axes_[axis]].dim;
   if (dim < 0 || problem_->graph().dims[dim].kind != ir::DimKind::aligned) return 0;
   const Groups& base = *problem_->groups(domain_[axis].dim);
   const int32_t group = base.group_of[place];
@@ -164,6 +173,7 @@ int64_t OutputWalk::shift(size_t axis, int64_t place) const {
 Tile OutputWalk::tile(int64_t index) const {
   Tile tile;
   tile.position.resize(domain_.size());
+  tile.place.resize(domain_.size());
   bool zero = false;
   for (size_t axis = domain_.size(); axis-- > 0;) {
     const DomainRange& piece = pieces_[axis][index % static_cast<int64_t>(pieces_[axis].size())];
@@ -174,14 +184,14 @@ Tile OutputWalk::tile(int64_t index) const {
     if (piece.group >= 0) tile.group = piece.group;
     zero = zero || piece.zero;
     const int64_t place = piece.begin + shift(axis, piece.begin);
-    EPIFUSE_ENSURE(static_cast<int>(axis) != along_ || place % block_ == 0, "a block would meet two groups");
+    EPIFUSE_ENSURE(place % block_of(static_cast<int>(axis)) == 0, "a block would meet two groups");
+    tile.place[stored_axes_[axis]] = place;
     tile.first += place * strides_[axis];
-    tile.first_scale += (static_cast<int>(axis) == along_ ? place / block_ : place) * scale_strides_[axis];
   }
   const size_t size = static_cast<size_t>(tile.rows * Tile::pitch);
   tile.value.resize(size);
   if (bounds_) tile.low.resize(size), tile.high.resize(size);
-  if (bounds_ && reduced_) tile.slack.resize(size);
+  if (bounds_) (reduced_ ? tile.slack : tile.jumps).resize(size);
   if (zero) return tile;
   if (reduced_) {
     for (int64_t r = 0; r < tile.rows; ++r)
@@ -208,43 +218,32 @@ Tile OutputWalk::tile(int64_t index) const {
     if (!bounds_) continue;
     std::copy_n(lane.low, tile.cols, tile.low.begin() + r * Tile::pitch);
     std::copy_n(lane.high, tile.cols, tile.high.begin() + r * Tile::pitch);
+    std::copy_n(lane.jumps, tile.cols, tile.jumps.begin() + r * Tile::pitch);
   }
   return tile;
 }
 
-std::vector<OutputWalk::CutAxis> OutputWalk::cut_axes(bool scales) const {
+std::vector<int64_t> OutputWalk::place(const Tile& tile, int64_t row, int64_t col) const {
+  std::vector<int64_t> place = tile.place;
+  if (row_axis_ >= 0) place[stored_axes_[row_axis_]] += row;
+  if (col_axis_ >= 0) place[stored_axes_[col_axis_]] += col;
+  return place;
+}
+
+std::vector<OutputWalk::CutAxis> OutputWalk::cut_axes() const {
   std::vector<CutAxis> result;
-  const ir::Graph& graph = problem_->graph();
   const ir::Tensor& tensor = output_->tensor;
-  const int along = tensor.type.scaled() ? along_axis(tensor.type, static_cast<int>(tensor.shape.size())) : -1;
-  const std::vector<int64_t> extents = problem_->extents(tensor);
   for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
     const Extent& name = tensor.shape[axis];
-    const int64_t block = scales && static_cast<int>(axis) == along ? block_ : 1;
-    CutAxis cut{axis, {}};
-    auto add = [&](StoredRange::Kind kind, int64_t begin, int64_t end) {
-      if (begin < end) cut.ranges.push_back({kind, begin, end});
-    };
     ir::DimId grouped = -1;
-    if (const Groups* groups = is_plain_name(name) ? problem_->groups(name.dim) : nullptr) {
-      const bool has_gaps = graph.dims[name.dim].align > 1;
-      int64_t done = 0;
-      for (size_t e = 0; e < groups->start.size(); ++e) {
-        if (groups->count(e) == 0) continue;
-        add(StoredRange::Kind::outside, done, groups->start[e] / block);
-        done = ceil_div(groups->end[e], block);
-        add(StoredRange::Kind::owned, groups->start[e] / block, done);
-        if (!has_gaps || graph.dims[name.dim].slot) continue;
-        add(StoredRange::Kind::gap, done, ceil_div(groups->gap_end[e], block));
-        done = std::max(done, ceil_div(groups->gap_end[e], block));
-      }
-      add(StoredRange::Kind::outside, done, ceil_div(extents[axis], block));
-      result.push_back(std::move(cut));
+    if (is_plain_name(name) && problem_->groups(name.dim)) {
+      result.push_back({axis, stored_ranges(*problem_, name)});
     } else if (per_group_ && output_->accumulate && is_group_count(name, grouped)) {
-      for (int64_t e = 0; e < extents[axis]; ++e)
-        add(problem_->groups(grouped)->count(static_cast<size_t>(e)) ? StoredRange::Kind::owned
-                                                                     : StoredRange::Kind::outside,
-            e, e + 1);
+      CutAxis cut{axis, {}};
+      for (int64_t e = 0; e < problem_->size(name); ++e) {
+        const bool is_empty = problem_->groups(grouped)->count(static_cast<size_t>(e)) == 0;
+        cut.ranges.push_back({is_empty ? StoredRange::Kind::outside : StoredRange::Kind::owned, e, e + 1});
+      }
       result.push_back(std::move(cut));
     }
   }

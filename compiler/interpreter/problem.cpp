@@ -6,6 +6,7 @@
 
 #include "base/ensure.h"
 #include "compiler/interpreter/quantiser.h"
+#include "compiler/ir/buffers.h"
 
 namespace epifuse::interpreter {
 
@@ -68,14 +69,21 @@ class Binder {
     return {};
   }
 
-  // A slot's size may stand in no tensor: the rows of the buffers are all slots.
-  void find_slots() {
+  // A slot's size may stand in no tensor: the rows of the buffers are then whole slots.
+  Status find_slots() {
     for (size_t i = 0; i < graph_.dims.size(); ++i) {
       const ir::Dimension& dim = graph_.dims[i];
       if (!dim.slot || dim.slot->dim < 0 || known_[dim.slot->dim] || !known_[i]) continue;
       const int64_t groups = known_[dim.cut_by].value_or(0);
-      if (groups > 0) known_[dim.slot->dim] = *known_[i] / groups * dim.slot->over / dim.slot->times;
+      if (groups <= 0) continue;
+      const int64_t size = *known_[i] / groups * dim.slot->over / dim.slot->times;
+      const ir::Extent& slot = *dim.slot;
+      if (size * slot.times % slot.over != 0 || groups * (size * slot.times / slot.over) != *known_[i])
+        return user_error(fmt::format("'{}' has {} rows, which are not {} whole slots of {}", dim.name, *known_[i],
+                                      groups, graph_.extent_text(slot)));
+      known_[slot.dim] = size;
     }
+    return {};
   }
 
   // The rows of a grouped dimension may stand in no tensor that is bound, but those of an aligned one made of it: as
@@ -105,7 +113,7 @@ class Binder {
   }
 
   Status finish_sizes() {
-    find_slots();
+    if (Status status = find_slots(); !status) return status;
     find_aligned_bases();
     for (size_t i = 0; i < graph_.dims.size(); ++i) {
       const ir::Dimension& dim = graph_.dims[i];
@@ -150,7 +158,7 @@ class Binder {
     if (!tensor.type.scaled()) return {};
     if (Result<std::unique_ptr<Quantiser>> known = make_quantiser(tensor.type); !known) return known.error();
     return check_buffer(tensor.name + ".scale", ir::format_info(tensor.type.format).scale,
-                        scale_extents(tensor.type, extents));
+                        problem_.scale_extents(tensor));
   }
 
   Status bind_groups() {
@@ -183,9 +191,8 @@ class Binder {
         return user_error(fmt::format("'{}': group {} would be rows {} to {} of {}", name, e, start, end, capacity));
       groups.start.push_back(empty ? end : start);
       groups.end.push_back(end);
-      // The last gap ends with the buffer at the latest.
-      groups.gap_end.push_back(dim.slot ? start + problem_.size(*dim.slot)
-                                        : std::min(round_up(end, dim.align), capacity));
+      // The last gap ends with the buffer at the latest; what is left of a slot is none.
+      groups.gap_end.push_back(dim.slot ? end : std::min(round_up(end, dim.align), capacity));
       for (int64_t row = start; row < end; ++row) groups.group_of[row] = static_cast<int32_t>(e);
       previous = end;
     }
@@ -249,6 +256,17 @@ std::vector<int64_t> Problem::extents(const ir::Tensor& tensor) const {
   return result;
 }
 
+std::vector<int64_t> Problem::scale_extents(const ir::Tensor& tensor) const {
+  const Result<std::vector<int64_t>> result =
+      ir::scale_extents(*graph_, tensor, extents(tensor), [&](std::string_view name) -> std::optional<int64_t> {
+        for (size_t i = 0; i < graph_->dims.size(); ++i)
+          if (graph_->dims[i].name == name) return sizes_[i];
+        return std::nullopt;
+      });
+  EPIFUSE_ENSURE(bool(result), "scales of a tensor of known sizes have no size");
+  return *result;
+}
+
 Result<Buffers> make_outputs(const Problem& problem, uint8_t fill) {
   Buffers buffers;
   for (const ir::Output& output : problem.graph().outputs) {
@@ -258,7 +276,7 @@ Result<Buffers> make_outputs(const Problem& problem, uint8_t fill) {
     if (type.scaled()) {
       if (Result<std::unique_ptr<Quantiser>> known = make_quantiser(type); !known) return known.error();
       buffers[output.tensor.name + ".scale"] =
-          make_tensor(ir::format_info(type.format).scale, scale_extents(type, extents), fill);
+          make_tensor(ir::format_info(type.format).scale, problem.scale_extents(output.tensor), fill);
     }
     buffers[output.tensor.name] = make_tensor(type.storage(), extents, fill);
   }

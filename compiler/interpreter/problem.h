@@ -44,6 +44,8 @@ class Problem {
 
   // Extents of a tensor's buffer.
   std::vector<int64_t> extents(const ir::Tensor& tensor) const;
+  // … and of the buffer of a scaled tensor's scales.
+  std::vector<int64_t> scale_extents(const ir::Tensor& tensor) const;
 
  private:
   friend class Binder;

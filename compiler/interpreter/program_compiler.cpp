@@ -45,6 +45,7 @@ class ProgramCompiler {
       case Kind::map: return static_cast<int>(instruction.node->args.size());
       case Kind::masked: return 1;
       case Kind::choose: return 2;
+      case Kind::rotate: return rotation_size;
       default: return 0;
     }
   }
@@ -120,8 +121,8 @@ class ProgramCompiler {
       case ir::Op::split: return split(node, coordinates);
       case ir::Op::join: return join(node, coordinates);
       case ir::Op::gather: return gather(node, coordinates);
+      case ir::Op::hadamard: return rotate(node, coordinates);
       case ir::Op::group_ends:
-      case ir::Op::hadamard:
       case ir::Op::grad:
         refusal_ = fmt::format("the interpreter does not evaluate '{}' here yet", ir::op_info(node.op).name);
         return constant(0);
@@ -186,23 +187,21 @@ class ProgramCompiler {
       instruction.address.terms.push_back({places[i], strides[i]});
     }
     instruction.uniform = !program_.coordinates_.varies(instruction.address);
-    if (declared.tensor.type.scaled()) scaled(declared.tensor.type, node.index, places, instruction);
+    if (declared.tensor.type.scaled()) scaled(declared.tensor, node.index, places, instruction);
     return push(std::move(instruction));
   }
 
-  void scaled(const ir::TensorType& type, ir::InputId id, const std::vector<CoordinateId>& places,
+  void scaled(const ir::Tensor& tensor, ir::InputId id, const std::vector<CoordinateId>& places,
               Instruction& instruction) {
-    Result<std::unique_ptr<Quantiser>> quantiser = make_quantiser(type);
-    EPIFUSE_ENSURE(bool(quantiser), "a type that the problem refused");
+    Result<ScaledTensor> scaled = ScaledTensor::make(problem_, tensor);
+    if (!scaled) {
+      refusal_ = scaled.error().message;
+      return;
+    }
     instruction.kind = Kind::scaled_input;
-    instruction.quantiser = *std::move(quantiser);
+    instruction.scaled = std::make_shared<const ScaledTensor>(*std::move(scaled));
     instruction.scale = problem_.input_scale(id);
-    const std::vector<int64_t> strides = instruction.scale->strides();
-    const size_t along = static_cast<size_t>(along_axis(type, static_cast<int>(places.size())));
-    for (size_t i = 0; i < places.size(); ++i)
-      if (i != along) instruction.scale_address.terms.push_back({places[i], strides[i]});
-    instruction.blocked = places[along];
-    instruction.scale_stride = strides[along];
+    instruction.places = places;
   }
 
   int gemm(NodeId id, const std::vector<CoordinateId>& coordinates) {
@@ -214,9 +213,9 @@ class ProgramCompiler {
     for (const GemmAxis& axis : result.row_axes)
       instruction.address.terms.push_back({coordinate_of(axis.name, shape, coordinates), axis.stride});
     for (const GemmAxis& axis : result.col_axes)
-      instruction.scale_address.terms.push_back({coordinate_of(axis.name, shape, coordinates), axis.stride});
+      instruction.columns.terms.push_back({coordinate_of(axis.name, shape, coordinates), axis.stride});
     instruction.uniform =
-        !program_.coordinates_.varies(instruction.address) && !program_.coordinates_.varies(instruction.scale_address);
+        !program_.coordinates_.varies(instruction.address) && !program_.coordinates_.varies(instruction.columns);
     return push(std::move(instruction));
   }
 
@@ -297,6 +296,34 @@ class ProgramCompiler {
     instruction.args[0] = emit(node.args[0], inner);
     instruction.condition = clamped.from;
     instruction.uniform = uniform(instruction, 1) && !program_.coordinates_[instruction.condition].varies;
+    return push(std::move(instruction));
+  }
+
+  // The argument is evaluated at each of the 16 places.
+  int rotate(const Node& node, const std::vector<CoordinateId>& coordinates) {
+    const Extent along = graph_.base_name(node.along);
+    Coordinate place;
+    place.from = coordinate_of(along, node.shape, coordinates);
+    place.groups = along.times == 1 && along.over == 1 ? problem_.groups(along.dim) : nullptr;
+    place.limit = problem_.size(along);
+    Instruction instruction;
+    instruction.kind = Kind::rotate;
+    instruction.node = &node;
+    instruction.condition = place.from;
+    place.kind = Coordinate::Kind::in_rotation;
+    instruction.in_rotation = program_.coordinates_.add(place);
+    place.kind = Coordinate::Kind::rotated;
+    const Shape& shape = graph_.nodes[node.args[0]].shape;
+    for (int r = 0; r < rotation_size; ++r) {
+      place.part = r;
+      instruction.places.push_back(program_.coordinates_.add(place));
+      std::vector<CoordinateId> inner;
+      for (const Extent& name : shape)
+        inner.push_back(graph_.same_name(name, along) ? instruction.places.back()
+                                                      : coordinate_of(name, node.shape, coordinates));
+      instruction.args[r] = emit(node.args[0], inner);
+    }
+    instruction.uniform = uniform(instruction, rotation_size) && !program_.coordinates_[instruction.in_rotation].varies;
     return push(std::move(instruction));
   }
 

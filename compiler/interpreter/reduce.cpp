@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compiler/interpreter/exact_sums.h"
+#include "compiler/interpreter/jumps.h"
 #include "compiler/interpreter/parallel.h"
 
 namespace epifuse::interpreter {
@@ -17,7 +18,6 @@ double sum_depth(int64_t n) { return std::min<double>(static_cast<double>(n), 64
 // What f32 sums reach, relative to the magnitudes that they add (numerics.md §11.2), and how much of the terms' own
 // errors: those are random, and an eighth of the worst case is far above what they reach.
 constexpr double sum_error = 1e-5;
-constexpr double share_of_worst_case = 0.125;
 
 constexpr int64_t enough_tasks = 256;
 
@@ -27,6 +27,7 @@ struct Accumulator {
   double value = 0, low = 0, high = 0;
   double magnitude = 0;  // sum of |x|, for the rounding of the device's sum
   double spread = 0;     // sum of squares of the terms' radii
+  Jumps jumps;           // terms that jump, in the place of their radii
   double slack = 0;
   int grid = empty_grid;  // exponent of the largest power of two that divides every term
   bool exact = true;      // every term is known exactly
@@ -46,6 +47,7 @@ class Reducer {
       const double low = from.low[i], high = from.high[i];
       into.low = larger(into.low, low > 0 ? low : high < 0 ? -high : low != low ? low : 0);
       into.high = larger(into.high, larger(std::fabs(low), std::fabs(high)));
+      if (from.jumps[i] != 0) into.jumps.add(value, low, high);
       return;
     }
     into.value += value;
@@ -56,7 +58,10 @@ class Reducer {
     if (from.low[i] != from.high[i]) {
       into.exact = false;
       const double radius = (from.high[i] - from.low[i]) / 2;
-      into.spread += radius * radius;
+      if (from.jumps[i] != 0)
+        into.jumps.add(value, from.low[i], from.high[i]);
+      else
+        into.spread += radius * radius;
     } else if (into.exact && value != 0 && std::isfinite(value)) {
       into.grid = std::min(into.grid, lowest_bit(value));
     }
@@ -66,6 +71,7 @@ class Reducer {
     into.terms += from.terms;
     into.exact = into.exact && from.exact;
     into.grid = std::min(into.grid, from.grid);
+    into.jumps.add(from.jumps);
     if (kind_ == ir::Reduction::amax) {
       into.value = larger(into.value, from.value);
       into.low = larger(into.low, from.low);
@@ -82,12 +88,12 @@ class Reducer {
   void finish(Accumulator& x) const {
     if (!bounds_) return;
     if (kind_ == ir::Reduction::amax) {
-      x.slack = share_of_worst_case * (x.high - x.low) / 2;
+      x.slack = share_of_worst_case * (x.high - x.low) / 2 + std::min(x.jumps.norm(), x.high - x.low);
       return;
     }
     // Whole steps of a common grid, fewer than f32 can count: every partial sum is exact in any order.
     if (x.exact && x.magnitude < std::ldexp(1.0, std::min(24 + x.grid, 1000))) return;
-    x.slack = sum_error * x.magnitude + share_of_worst_case * std::sqrt(x.spread);
+    x.slack = sum_error * x.magnitude + share_of_worst_case * std::sqrt(x.spread) + x.jumps.norm();
     const double error = sum_depth(x.terms) * 0x1p-24 * x.magnitude;
     x.low -= error;
     x.high += error;

@@ -10,31 +10,37 @@
 
 namespace epifuse::interpreter {
 
-// One block of a one-dimensional scaled type inside a tile.
+// One block of a scaled type inside a tile; the last ones along a dimension may be short.
 struct TileBlock {
-  static constexpr int64_t most = 128;
-  int64_t count;          // elements; the last block of a dimension may be short
-  int64_t index, step;    // of its elements in the tile's arrays
-  int64_t first, stride;  // … and in the buffer
-  int64_t scale;          // of its scale in the scales' buffer
-  int64_t row, col;       // of its first element in the tile
+  int64_t row, col;    // of its first element in the tile
+  int64_t rows, cols;  // elements
+  int64_t scale;       // position in the scales' buffer
+  GroupMaximum maximum;
+
+  // Calls each(row, col, index in the tile's arrays) for its elements.
+  template <class Each>
+  void for_each_element(Each each) const {
+    for (int64_t r = row; r < row + rows; ++r)
+      for (int64_t c = col; c < col + cols; ++c) each(r, c, r * Tile::pitch + c);
+  }
 };
 
 template <class Visit>
-void for_each_block(const OutputWalk& walk, const Tile& tile, int64_t size, Visit visit) {
-  const bool down = walk.blocks_along_rows();
-  const int64_t length = down ? tile.rows : tile.cols, lines = down ? tile.cols : tile.rows;
-  const int64_t step = down ? Tile::pitch : 1, line_step = down ? 1 : Tile::pitch;
-  const int64_t stride = down ? walk.row_stride() : walk.col_stride();
-  const int64_t line_stride = down ? walk.col_stride() : walk.row_stride();
-  const int64_t scale_stride = down ? walk.row_scale_stride() : walk.col_scale_stride();
-  const int64_t line_scale_stride = down ? walk.col_scale_stride() : walk.row_scale_stride();
-  for (int64_t line = 0; line < lines; ++line)
-    for (int64_t begin = 0; begin < length; begin += size)
-      visit(TileBlock{std::min(size, length - begin), line * line_step + begin * step, step,
-                      tile.first + line * line_stride + begin * stride, stride,
-                      tile.first_scale + line * line_scale_stride + begin / size * scale_stride, down ? begin : line,
-                      down ? line : begin});
+void for_each_block(const OutputWalk& walk, const Tile& tile, Visit visit) {
+  const int64_t rows = walk.block_rows(), cols = walk.block_cols();
+  for (int64_t r = 0; r < tile.rows; r += rows)
+    for (int64_t c = 0; c < tile.cols; c += cols) {
+      const std::vector<int64_t> place = walk.place(tile, r, c);
+      visit(TileBlock{r, c, std::min(rows, tile.rows - r), std::min(cols, tile.cols - c),
+                      walk.scaled()->places().position(place.data(), tile.group),
+                      walk.scaled()->maximum(place.data(), tile.group)});
+    }
+}
+
+// The random bits of a tile's element, nothing where it is rounded to nearest.
+inline std::optional<uint32_t> random_of(const OutputWalk& walk, const Tile& tile, int64_t row, int64_t col) {
+  if (!walk.scaled()->is_stochastic()) return std::nullopt;
+  return walk.scaled()->random(walk.place(tile, row, col).data(), tile.group);
 }
 
 // Calls visit(first element, count) for each contiguous stretch of the buffer whose place along `axis` is in the range.

@@ -33,9 +33,10 @@ std::string counts_text(const Counts& counts) {
 }
 
 std::string worst_text(const WorstElement& worst) {
-  return fmt::format("worst {} at {}: stored {:.9g}, reference {:.9g}, allowed {:.9g} to {:.9g}",
-                     worst.is_scale ? "scale" : "element", place_text(worst), worst.stored, worst.reference, worst.low,
-                     worst.high);
+  return fmt::format("worst {} at {}{}: stored {:.9g}, reference {:.9g}, allowed {:.9g} to {:.9g}",
+                     worst.is_scale ? "scale" : "element", place_text(worst),
+                     worst.is_scale ? fmt::format(" (number {} in its buffer)", worst.position) : "", worst.stored,
+                     worst.reference, worst.low, worst.high);
 }
 
 nlohmann::ordered_json counts_json(const Counts& counts) {
@@ -59,13 +60,10 @@ nlohmann::ordered_json counts_json(const Counts& counts) {
 nlohmann::ordered_json worst_json(const WorstElement& worst) {
   nlohmann::ordered_json place = nlohmann::ordered_json::object();
   for (const auto& [name, index] : worst.place) place[name] = index;
-  return {{"is_scale", worst.is_scale},
-          {"place", place},
-          {"group", worst.group},
-          {"stored", number(worst.stored)},
-          {"reference", number(worst.reference)},
-          {"low", number(worst.low)},
-          {"high", number(worst.high)}};
+  return {{"is_scale", worst.is_scale},     {"place", place},
+          {"position", worst.position},     {"group", worst.group},
+          {"stored", number(worst.stored)}, {"reference", number(worst.reference)},
+          {"low", number(worst.low)},       {"high", number(worst.high)}};
 }
 
 bool is_wrong(const GroupVerdict& group) { return group.outside || group.scales_outside || group.norm_exceeded; }

@@ -15,8 +15,18 @@ DimId grouped_dim(const Graph& graph, const Extent& extent) {
   return dim.kind == DimKind::grouped ? extent.dim : -1;
 }
 
-// 128 rows by 4 blocks of one byte (blocked_128x4).
-constexpr int64_t tile_rows = 128, tile_columns = 4, tile_bytes = 512;
+// The tiles that cover an extent of `size` elements, `unit` each. In a grouped dimension each group begins a new one:
+// the most that groups of any sizes need.
+IntExpr tile_count(const Graph& graph, const Extent& extent, const IntExpr& size, int64_t unit) {
+  const DimId grouped = grouped_dim(graph, extent);
+  if (grouped < 0) return ceil_div(size, unit);
+  const int64_t align = graph.dims[extent.dim].align;
+  if (align % unit == 0) return ceil_div(size, unit);
+  const IntExpr groups = extent_expression(graph, {1, graph.dims[grouped].cut_by, 1});
+  // A gap that fills up part of a tile adds none, so where alignment divides the tile the tokens alone count.
+  const IntExpr tokens = unit % align == 0 ? extent_expression(graph, {1, grouped, 1}) : size;
+  return ceil_div(tokens + (groups - 1) * (unit - 1), unit);
+}
 
 class BufferLister {
  public:
@@ -72,49 +82,9 @@ class BufferLister {
     if (!tensor.type.scaled()) return;
     info.name += ".scale";
     info.storage = format_info(tensor.type.format).scale;
-    info.extents = scale_extents(tensor, info.extents);
+    info.extents = scale_extents(graph_, tensor, info.extents);
     info.is_scale = true;
     list_.push_back(std::move(info));
-  }
-
-  std::vector<IntExpr> scale_extents(const Tensor& tensor, const std::vector<IntExpr>& data) const {
-    const FormatInfo& format = format_info(tensor.type.format);
-    const size_t rank = data.size();
-    const size_t along = tensor.type.along_axis < 0 ? rank - 1 : static_cast<size_t>(tensor.type.along_axis);
-    const size_t across = along + 1 == rank ? rank - 2 : rank - 1;  // only looked at where there are two dimensions
-    std::vector<IntExpr> extents = data;
-    extents[along] = ceil_div(data[along], format.block_columns);
-    if (format.block_rows > 1) extents[across] = ceil_div(data[across], format.block_rows);
-    switch (tensor.type.layout) {
-      case ScaleLayout::rows: return extents;
-      case ScaleLayout::columns_tma:
-        std::swap(extents[rank - 2], extents[rank - 1]);
-        extents[rank - 1] = round_up(extents[rank - 1], 4);
-        return extents;
-      case ScaleLayout::blocked_128x4: break;
-    }
-    std::vector<IntExpr> tiles(data.begin(), data.end() - 2);
-    const IntExpr rows = tile_count(tensor.shape[across], tile_rows * format.block_rows);
-    const IntExpr columns = tile_count(tensor.shape[along], tile_columns * format.block_columns);
-    const bool tokens_along = grouped_dim(graph_, tensor.shape[along]) >= 0;
-    tiles.push_back(tokens_along ? columns : rows);
-    tiles.push_back(tokens_along ? rows : columns);
-    tiles.emplace_back(tile_bytes);
-    return tiles;
-  }
-
-  // The tiles that cover an extent, `unit` elements each. In a grouped dimension each group begins a new one: the most
-  // that groups of any sizes need.
-  IntExpr tile_count(const Extent& extent, int64_t unit) const {
-    const DimId grouped = grouped_dim(graph_, extent);
-    const IntExpr size = extent_expression(graph_, extent);
-    if (grouped < 0) return ceil_div(size, unit);
-    const int64_t align = graph_.dims[extent.dim].align;
-    if (align % unit == 0) return ceil_div(size, unit);
-    const IntExpr groups = extent_expression(graph_, {1, graph_.dims[grouped].cut_by, 1});
-    // A gap that fills up part of a tile adds none, so where alignment divides the tile the tokens alone count.
-    const IntExpr tokens = unit % align == 0 ? extent_expression(graph_, {1, grouped, 1}) : size;
-    return ceil_div(tokens + (groups - 1) * (unit - 1), unit);
   }
 
   const Graph& graph_;
@@ -122,6 +92,45 @@ class BufferLister {
 };
 
 }  // namespace
+
+std::vector<IntExpr> scale_extents(const Graph& graph, const Tensor& tensor, const std::vector<IntExpr>& data) {
+  const FormatInfo& format = format_info(tensor.type.format);
+  const size_t rank = data.size();
+  const auto along = static_cast<size_t>(along_axis(tensor.type, static_cast<int>(rank)));
+  // Only looked at where there are two dimensions.
+  const auto across = static_cast<size_t>(across_axis(tensor.type, static_cast<int>(rank)));
+  std::vector<IntExpr> extents = data;
+  extents[along] = ceil_div(data[along], format.block_columns);
+  if (format.block_rows > 1) extents[across] = ceil_div(data[across], format.block_rows);
+  switch (tensor.type.layout) {
+    case ScaleLayout::rows: return extents;
+    case ScaleLayout::columns_tma:
+      std::swap(extents[rank - 2], extents[rank - 1]);
+      extents[rank - 1] = round_up(extents[rank - 1], columns_tma_pitch);
+      return extents;
+    case ScaleLayout::blocked_128x4: break;
+  }
+  std::vector<IntExpr> tiles(data.begin(), data.end() - 2);
+  const IntExpr rows = tile_count(graph, tensor.shape[across], data[across], scale_tile_rows * format.block_rows);
+  const IntExpr columns =
+      tile_count(graph, tensor.shape[along], data[along], scale_tile_columns * format.block_columns);
+  const bool tokens_along = grouped_dim(graph, tensor.shape[along]) >= 0;
+  tiles.push_back(tokens_along ? columns : rows);
+  tiles.push_back(tokens_along ? rows : columns);
+  tiles.emplace_back(scale_tile_bytes);
+  return tiles;
+}
+
+Result<std::vector<int64_t>> scale_extents(const Graph& graph, const Tensor& tensor, const std::vector<int64_t>& data,
+                                           const IntExpr::Lookup& sizes) {
+  std::vector<int64_t> numbers;
+  for (const IntExpr& extent : scale_extents(graph, tensor, std::vector<IntExpr>(data.begin(), data.end()))) {
+    const Result<int64_t> number = extent.evaluate(sizes);
+    if (!number) return number.error();
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
 
 IntExpr extent_expression(const Graph& graph, const Extent& extent) {
   if (extent.dim < 0) return extent.times;

@@ -23,6 +23,9 @@
 
 namespace epifuse::ir {
 
+// A tile of blocked_128x4: 128 rows by 4 blocks, a byte each. The pitch of columns_tma is a multiple of this.
+inline constexpr int64_t scale_tile_rows = 128, scale_tile_columns = 4, scale_tile_bytes = 512, columns_tma_pitch = 4;
+
 struct Buffer {
   std::string name;    // "y.scale"
   std::string tensor;  // "y"; of group sizes the dimension, "M"
@@ -37,6 +40,12 @@ struct Buffer {
 // Inputs in the order of the spec, each followed by its scales; the sizes of every grouped dimension that stands in a
 // tensor or in stored ends; outputs. What was left out is not listed.
 std::vector<Buffer> buffers(const Graph& graph);
+
+// Extents of `y.scale` for data of these extents.
+std::vector<IntExpr> scale_extents(const Graph& graph, const Tensor& tensor, const std::vector<IntExpr>& data);
+// The same in numbers; `sizes` has those of the symbols above. Errors (user): a size beyond 64 bits.
+Result<std::vector<int64_t>> scale_extents(const Graph& graph, const Tensor& tensor, const std::vector<int64_t>& data,
+                                           const IntExpr::Lookup& sizes);
 
 // The number of elements of an extent as an expression over the symbols above.
 IntExpr extent_expression(const Graph& graph, const Extent& extent);

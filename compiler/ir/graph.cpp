@@ -55,6 +55,13 @@ Extent Graph::whole_name(const Node& node) const {
   return whole.back();
 }
 
+int Graph::ordinal(const Output& output) const {
+  if (output.ordinal >= 0) return output.ordinal;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].tensor.name == output.tensor.name) return static_cast<int>(i);
+  return 0;
+}
+
 std::optional<int64_t> Graph::fixed_value(const Extent& extent) const {
   if (extent.dim < 0) return extent.times;
   const std::optional<int64_t>& value = dims[extent.dim].value;

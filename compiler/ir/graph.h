@@ -108,6 +108,9 @@ struct Output {
   Reduction reduction = Reduction::none;  // over the names of the value that the tensor does not list
   bool accumulate = false;                // +=
   bool left_out = false;
+  // Which of the spec's outs it is, where this graph is a part of another's (random bits follow it); -1: see
+  // Graph::ordinal.
+  int ordinal = -1;
 };
 
 struct Node {
@@ -150,6 +153,9 @@ struct Graph {
 
   // The name that a split halves, in the shape of its argument, or that a join doubles, in its own.
   Extent whole_name(const Node& split_or_join) const;
+
+  // Which of the spec's outs an output of this graph is: what it says, else its place among the outputs.
+  int ordinal(const Output& output) const;
 
   // The number of elements of an extent whose dimension is bound or fixed by itself; nothing for launch values.
   std::optional<int64_t> fixed_value(const Extent& extent) const;

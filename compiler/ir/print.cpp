@@ -78,8 +78,9 @@ std::string print(const Graph& graph) {
     line(content + " : " + graph.shape_text(node.shape));
   }
   for (const Output& output : graph.outputs)
-    line(fmt::format("out {} {} {}%{}{}", tensor_text(graph, output.tensor), output.accumulate ? "+=" : "=",
-                     reduction_text(output.reduction), output.value, output.left_out ? " left out" : ""));
+    line(fmt::format("out {} {} {}%{}{}{}", tensor_text(graph, output.tensor), output.accumulate ? "+=" : "=",
+                     reduction_text(output.reduction), output.value, output.left_out ? " left out" : "",
+                     output.ordinal < 0 ? "" : fmt::format(" ordinal {}", output.ordinal)));
   return text;
 }
 

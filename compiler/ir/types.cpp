@@ -72,6 +72,11 @@ std::optional<ScaleLayout> parse_layout(std::string_view name) { return value_in
 
 Storage TensorType::storage() const { return scaled() ? element : format_info(format).element; }
 
+int along_axis(const TensorType& type, int rank) { return type.along_axis < 0 ? rank - 1 : type.along_axis; }
+
+// Blocks run along one of the last two dimensions, so the other one lies across.
+int across_axis(const TensorType& type, int rank) { return along_axis(type, rank) == rank - 1 ? rank - 2 : rank - 1; }
+
 std::string print_type(const TensorType& type) {
   const FormatInfo& info = format_info(type.format);
   std::string text(info.name);

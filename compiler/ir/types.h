@@ -68,6 +68,11 @@ struct TensorType {
   bool operator==(const TensorType&) const = default;
 };
 
+// Axes of a stored shape of a scaled type: the one that its blocks run along, and the one across, which only blocks of
+// two dimensions and layouts other than `rows` look at (-1 of a shape of one dimension).
+int along_axis(const TensorType& type, int rank);
+int across_axis(const TensorType& type, int rank);
+
 // "mxfp8(elem = e5m2, layout = blocked_128x4)": only what differs from the default is printed.
 std::string print_type(const TensorType& type);
 

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <map>
 
+#include "compiler/lowering/plan_groups.h"
+#include "compiler/lowering/plan_quantised.h"
+
 namespace epifuse::lowering {
 namespace {
 
@@ -13,6 +16,7 @@ using ir::Op;
 using Kind = EpilogueNode::Kind;
 
 constexpr int any_part = -1;
+constexpr int rotated_elements = 16;  // of a hadamard's block
 
 bool same(const EpilogueInput& a, const EpilogueInput& b) { return a.input == b.input && a.part == b.part; }
 
@@ -26,7 +30,7 @@ class Builder {
 
   std::optional<EpilogueAndPlaces> run() {
     for (size_t i = 0; i < graph_.outputs.size(); ++i)
-      if (!graph_.outputs[i].left_out) add_sink(static_cast<int>(i));
+      if (!graph_.outputs[i].left_out && !is_group_ends(graph_, graph_.outputs[i])) add_sink(static_cast<int>(i));
     if (!failed_ && gemm_.form == GemmForm::ragged_depth && is_ragged(graph_, gemm_)) refuse_mixed_sums();
     if (failed_) return std::nullopt;
     return result_;
@@ -56,7 +60,9 @@ class Builder {
 
   int add_place(const Place& place) {
     for (size_t i = 0; i < result_.places.size(); ++i)
-      if (result_.places[i].dim == place.dim && result_.places[i].local == place.local) return static_cast<int>(i);
+      if (result_.places[i].dim == place.dim && result_.places[i].local == place.local &&
+          result_.places[i].alignment == place.alignment)
+        return static_cast<int>(i);
     result_.places.push_back(place);
     return static_cast<int>(result_.places.size()) - 1;
   }
@@ -144,6 +150,13 @@ class Builder {
         out.kind = Kind::input;
         out.index = input(node, part);
         return add(out);
+      case Op::hadamard:
+        out.kind = Kind::hadamard;
+        out.along_rows = is_rows(node.along);
+        out.signs = node.signs.value_or(0);
+        out.args = {known_.at(source(node.args[0], part))};
+        check_rotation(node);
+        return add(out);
       default:
         out.kind = Kind::map;
         out.op = node.op;
@@ -153,6 +166,19 @@ class Builder {
         for (const ir::NodeId argument : node.args) out.args.push_back(known_.at(source(argument, part)));
         return add(out);
     }
+  }
+
+  // 16 columns of a rotation must be 16 columns of a part.
+  void check_rotation(const ir::Node& node) {
+    if (is_rows(node.along)) return;
+    const std::string along = graph_.extent_text(node.along);
+    if (!is_columns(node.along))
+      refuse(node.where, fmt::format("hadamard along {}, neither the rows nor the columns of the kernel,", along));
+    else if (is_doubled(node.along) && gemm_.piece % rotated_elements != 0)
+      refuse(node.where, fmt::format("hadamard along {}, dealt out in pieces of {},", along, gemm_.piece));
+    else if (is_doubled(node.along) && gemm_.piece == 0 && gemm_.part_columns % rotated_elements != 0)
+      refuse(node.where,
+             fmt::format("hadamard along {}, whose halves of {} are no multiple of 16,", along, gemm_.part_columns));
   }
 
   int input(const ir::Node& node, int part) {
@@ -208,10 +234,6 @@ class Builder {
       refuse(output.tensor.where, fmt::format("an output of type {}", ir::print_type(type)));
       return;
     }
-    if (type.scaled() && !is_plain_mxfp8(type)) {
-      refuse(output.tensor.where, fmt::format("an output of type {}", ir::print_type(type)));
-      return;
-    }
     Sink sink;
     sink.output = index;
     sink.accumulate = output.accumulate;
@@ -227,6 +249,7 @@ class Builder {
     for (int part = 0; part < (doubled ? 2 : 1); ++part)
       sink.values.push_back(value(output.value, doubled ? part : any_part));
     if (is_mx(sink.kind)) check_blocks(output, doubled);
+    if (sink.kind == SinkKind::quantised) sink.quantised.amax = tensor_maximum(type);
     result_.epilogue.sinks.push_back(std::move(sink));
   }
 
@@ -255,12 +278,56 @@ class Builder {
     const bool in_rows = is_rows(shape[0]) && is_columns(shape[1]);
     const bool transposed = is_columns(shape[0]) && is_rows(shape[1]);
     if (!in_rows && !transposed) return false;
-    const bool scaled = output.tensor.type.scaled();
-    sink.kind = scaled ? (transposed ? SinkKind::mx_transposed : SinkKind::mx_rows)
-                       : (transposed ? SinkKind::transposed : SinkKind::rows);
+    sink.kind = transposed ? SinkKind::transposed : SinkKind::rows;
     // A transposed result of a batch, and what has a buffer of its own, counts its rows from 0.
     sink.place = leads() && (transposed || sink.pointers) ? local_place() : place_of(shape[transposed ? 1 : 0]);
+    if (output.tensor.type.scaled()) {
+      place_scaled(output, transposed, sink);
+      refuse_blocks_along_slots(output, sink);
+    }
     return true;
+  }
+
+  // The tiles' stores of blocks take the end of a group for the end of its gap, and slots have none.
+  void refuse_blocks_along_slots(const ir::Output& output, const Sink& sink) {
+    const bool along_rows =
+        sink.kind == SinkKind::mx_transposed || (sink.kind == SinkKind::quantised && sink.quantised.block_rows > 1);
+    if (along_rows && sink.place == 0 && in_slots(graph_, gemm_) && gemm_.form == GemmForm::ragged_rows)
+      refuse(output.tensor.where, fmt::format("an output of type {} with blocks along '{}', whose groups lie in slots,",
+                                              ir::print_type(output.tensor.type), dim(gemm_.rows.dim).name));
+  }
+
+  void place_scaled(const ir::Output& output, bool transposed, Sink& sink) {
+    const bool natural_rows = !gemm_.a.empty() && gemm_.a[0].major == Major::mn;
+    if (is_plain_mxfp8(output.tensor.type) && !natural_rows) {
+      sink.kind = transposed ? SinkKind::mx_transposed : SinkKind::mx_rows;
+      return;
+    }
+    sink.kind = SinkKind::quantised;
+    const bool doubled = is_doubled(graph_.nodes[static_cast<size_t>(output.value)].shape);
+    const Place& place = result_.places[static_cast<size_t>(sink.place)];
+    if (const std::string what = place_blocks(graph_, gemm_, output, transposed, doubled, place, sink); !what.empty())
+      return refuse(output.tensor.where, what);
+    sink.quantised.scale_place = add_place(*scale_place(graph_, gemm_, output, sink, place));
+  }
+
+  // The value of the input that an nvfp4 output names as its largest magnitude.
+  int tensor_maximum(const ir::TensorType& type) {
+    if (type.amax_input.empty()) return -1;
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      const ir::Input& in = graph_.inputs[i];
+      if (in.tensor.name != type.amax_input) continue;
+      EpilogueNode node;
+      node.kind = in.left_out ? Kind::number : Kind::input;
+      ir::Node read;
+      read.index = static_cast<int>(i);
+      if (in.left_out)
+        node.number = *in.default_value;
+      else
+        node.index = input(read, any_part);
+      return add(node);
+    }
+    return -1;
   }
 
   // Whether the output is a reduction of something that lies over rows and columns.
@@ -290,9 +357,6 @@ class Builder {
   }
 
   void check_blocks(const ir::Output& output, bool doubled) {
-    if (!gemm_.a.empty() && gemm_.a[0].major == Major::mn)
-      refuse(output.tensor.where, fmt::format("an output of type {} of a gemm whose rows are contiguous in memory",
-                                              ir::print_type(output.tensor.type)));
     if (!doubled) return;
     if (gemm_.part_columns % block_columns != 0)
       refuse(output.tensor.where, "blocks of 32 that lie across both halves");

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <numeric>
 #include <set>
 
 #include "compiler/ir/buffers.h"
 #include "compiler/lowering/operand_maps.h"
+#include "compiler/lowering/plan_groups.h"
+#include "compiler/lowering/plan_quantised.h"
 #include "compiler/lowering/plan_reductions.h"
 #include "compiler/lowering/pointer_maps.h"
 #include "compiler/lowering/recipe_fields.h"
@@ -39,10 +42,18 @@ class Writer {
     step_.grid = min(IntExpr::symbol("sm_count") * plan_.schedule.ctas, most_row_tiles(graph_, plan_) * column_tiles());
     recipe_.steps.push_back(step_);
     for (RecipeStep& step : finishing_steps(graph_, plan_)) recipe_.steps.push_back(std::move(step));
+    for (RecipeStep& step : group_ends_steps(graph_)) recipe_.steps.push_back(std::move(step));
     if (!plan_.workspace.empty())
       recipe_.workspace_bytes = plan_.workspace.back().offset + plan_.workspace.back().bytes;
     add_pointer_maps(recipe_, pointer_maps_);
     add_symbols(graph_, recipe_);
+    // Rows of 4-bit codes that are as long as the launch says begin with a whole byte.
+    for (const Sink& sink : plan_.epilogue.sinks)
+      if (sink.kind == SinkKind::quantised && sink.quantised.transposed &&
+          storage_bits(output(sink).type.storage()) == 4)
+        for (RecipeSymbol& symbol : recipe_.symbols)
+          if (symbol.kind == SymbolKind::launch && symbol.name == graph_.extent_text(output(sink).shape.back()))
+            symbol.multiple = std::lcm(symbol.multiple, int64_t{2});
     return recipe_;
   }
 
@@ -74,7 +85,8 @@ class Writer {
 
   // Bytes that stores and copies of this buffer need its pointer and pitch to be a multiple of.
   int alignment_of(const ir::Buffer& buffer) const {
-    if (buffer.role == TensorRole::group_sizes) return storage_bits(buffer.storage) / 8;
+    const bool is_integer = buffer.storage == Storage::i32 || buffer.storage == Storage::i64;  // sizes, and ends
+    if (is_integer && buffer.role != TensorRole::input) return storage_bits(buffer.storage) / 8;
     const int bytes = storage_bits(buffer.storage) / 8;
     if (buffer.role == TensorRole::input) {
       const bool scalar_reads =
@@ -86,12 +98,20 @@ class Writer {
     }
     for (const Sink& sink : plan_.epilogue.sinks) {
       if (output(sink).name != buffer.tensor) continue;
+      if (sink.kind == SinkKind::quantised)
+        return buffer.is_scale ? bytes : codes_alignment(sink, storage_bits(buffer.storage));
       if (buffer.is_scale) return sink.gathered_scales;
       if (is_reduction(sink.kind)) return bytes;
       if (sink.kind == SinkKind::rows || sink.kind == SinkKind::mx_rows) return std::min(16, 8 * bytes);
       return plan_.stores_4_rows(sink) ? 4 * bytes : bytes;
     }
     return 16;
+  }
+
+  // Codes of a row are stored eight (or sixteen) at once, of a column four, or one byte at a time.
+  int codes_alignment(const Sink& sink, int bits) const {
+    if (!sink.quantised.transposed) return (sink.quantised.joined ? 16 : 8) * bits / 8;
+    return plan_.stores_4_rows(sink) ? 4 * bits / 8 : 1;
   }
 
   void add_buffers() {
@@ -104,7 +124,7 @@ class Writer {
       tensor.pointer_axes = buffer.pointer_axes;
       tensor.strided = is_strided(buffer);
       tensor.alignment = alignment_of(buffer);
-      if (buffer.role == TensorRole::group_sizes) tensor.group_align = group_alignment(graph_, gemm_);
+      if (buffer.role == TensorRole::group_sizes) describe_groups(graph_, buffer.tensor, tensor);
       recipe_.tensors.push_back(std::move(tensor));
     }
   }
@@ -171,7 +191,9 @@ class Writer {
       const std::string& name = output(sink).name;
       if (is_reduction(sink.kind)) continue;
       add_address(step_, "out_" + name, name);
-      if (is_mx(sink.kind)) add_address(step_, "scales_" + name, name + ".scale");
+      if (is_mx(sink.kind) || sink.kind == SinkKind::quantised) add_address(step_, "scales_" + name, name + ".scale");
+      if (sink.kind == SinkKind::quantised && !output(sink).type.seed_input.empty())
+        add_address(step_, "seed_" + name, output(sink).type.seed_input);
     }
     add_partials_fields(graph_, plan_, step_);
   }
@@ -183,6 +205,7 @@ class Writer {
     number("capacity", ragged_depth ? number_of(gemm_.depth) : all_rows(graph_, gemm_));
     if (gemm_.grouped() && !is_ragged(graph_, gemm_))
       number("batch_rows", ragged_depth ? number_of(gemm_.depth) : rows);
+    if (in_slots(graph_, gemm_)) number("slot", slot_rows(graph_, grouped_extent(gemm_).dim));
     if (ragged_depth) {
       number("rows", rows);
       number("row_tiles", ceil_div(rows, tile_rows));
@@ -208,6 +231,11 @@ class Writer {
       if (is_reduction(sink.kind)) continue;
       number("pitch_" + tensor.name, pitch(tensor));
       if (is_mx(sink.kind)) number("scale_pitch_" + tensor.name, ceil_div(number_of(tensor.shape.back()), 32));
+      if (sink.kind == SinkKind::quantised) {
+        number("scale_pitch_" + tensor.name, scale_pitch(graph_, sink));
+        if (has_leading_matrices(gemm_))
+          add_field(step_, "scale_matrix_" + tensor.name, FieldKind::integer64, "", scale_group_stride(graph_, sink));
+      }
     }
     for (size_t i = 0; i < graph_.params.size(); ++i)
       add_field(step_, "param_" + graph_.params[i].name, FieldKind::param, "", 0, static_cast<int>(i));

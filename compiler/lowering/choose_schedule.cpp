@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "compiler/lowering/plan_quantised.h"
 #include "compiler/lowering/plan_reductions.h"
 #include "compiler/lowering/value_clusters.h"
 
@@ -35,6 +36,8 @@ constexpr Candidate candidates[] = {
 int epilogue_weight(const Epilogue& epilogue) {
   int weight = 0;
   for (const EpilogueNode& node : epilogue.nodes) {
+    // Four additions and a shuffle of a quarter of their rate; along rows two shuffles.
+    if (node.kind == EpilogueNode::Kind::hadamard) weight += node.along_rows ? 14 : 10;
     if (node.kind != EpilogueNode::Kind::map) continue;
     switch (node.op) {
       case ir::Op::cast: weight += 5; break;  // there and back, by instructions of a quarter of the rate
@@ -49,12 +52,15 @@ int epilogue_weight(const Epilogue& epilogue) {
       default: weight += 1;
     }
   }
+  // Blocks as wide as the tile need all values twice.
+  if (has_wide_blocks(epilogue)) weight *= 2;
   for (const Sink& sink : epilogue.sinks)
     for (size_t i = 0; i < sink.values.size(); ++i) switch (sink.kind) {
         case SinkKind::rows: weight += 1; break;
         case SinkKind::transposed: weight += 2; break;
         case SinkKind::mx_rows: weight += 5; break;
         case SinkKind::mx_transposed: weight += 7; break;
+        case SinkKind::quantised: weight += 14; break;
         case SinkKind::reduce_rows:
         case SinkKind::reduce_tiles: weight += 2; break;
         case SinkKind::reduce_columns: weight += 3; break;
@@ -92,21 +98,25 @@ double cost_of(const KernelPlan& plan, double depth) {
 }
 
 // Registers of a thread while a block is computed, roughly: accumulators but for the block's own, which its values
-// replace; what is computed at once and stored element by element; full-tile inputs as they are stored; and what
-// addresses and loops take.
+// replace; what is computed at once and stored element by element; rotated blocks that wait; full-tile inputs as they
+// are stored; and what addresses and loops take.
 int register_estimate(const ir::Graph& graph, const KernelPlan& plan) {
   constexpr int block_values = tile_rows * block_columns / 128, others = 40;
   int most = 0;
-  for (const ValueCluster& cluster : value_clusters(plan.epilogue)) {
+  const std::vector<ValueCluster> clusters = value_clusters(plan.epilogue);
+  const std::vector<int> waiting = waiting_blocks(plan.epilogue, clusters);
+  for (size_t i = 0; i < clusters.size(); ++i) {
+    const ValueCluster& cluster = clusters[i];
     int kept = 0;
     for (const int root : cluster.roots)
       for (const SinkGroup& group : cluster.groups)
         if (std::count(group.values.begin(), group.values.end(), root) != 0 &&
-            std::any_of(group.sinks.begin(), group.sinks.end(), [](const Sink* s) { return !is_reduction(s->kind); })) {
+            (!group.hadamards.empty() || std::any_of(group.sinks.begin(), group.sinks.end(),
+                                                     [](const Sink* s) { return !is_reduction(s->kind); }))) {
           ++kept;
           break;
         }
-    most = std::max(most, cluster.at_once(plan.epilogue) ? kept : std::min(kept, 1));
+    most = std::max(most, waiting[i] + (cluster.at_once(plan.epilogue) ? kept : std::min(kept, 1)));
   }
   int inputs = 0;
   for (const EpilogueInput& in : plan.epilogue.inputs) {
@@ -186,6 +196,10 @@ int choose_ctas(const ir::Graph& graph, const KernelPlan& plan) {
   constexpr int registers_of_4 = 128, weight_of_4 = 30;
   // There are no accumulators.
   const int registers = register_estimate(graph, plan) - plan.schedule.tile_columns + plan.gemm.parts * 32;
+  // Codes of a block and what scales it take registers beside its values.
+  if (std::any_of(plan.epilogue.sinks.begin(), plan.epilogue.sinks.end(),
+                  [](const Sink& sink) { return sink.kind == SinkKind::quantised; }))
+    return 2;
   return registers <= registers_of_4 && epilogue_weight(plan.epilogue) <= weight_of_4 ? 4 : 2;
 }
 
@@ -212,6 +226,7 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
     }
     gather_scales(plan);
     place_reductions(graph, plan);
+    if (!place_scales(graph, plan, refused)) continue;
     if (!place_buffers(plan, candidate.most_stages)) {
       refused =
           fmt::format("full-tile inputs of {} bytes for each block leave no room for two operand stages in {} bytes",
@@ -225,7 +240,7 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
   if (std::optional<KernelPlan> last = last_resort(plans)) plans.push_back(std::move(*last));
   if (plans.empty())
     diagnostics.error(graph.nodes[static_cast<size_t>(base.gemm.nodes[0])].where,
-                      "no plan fits this kernel: " + refused);
+                      "a tile for this kernel is not lowered yet: " + refused);
   std::stable_sort(plans.begin(), plans.end(),
                    [](const KernelPlan& a, const KernelPlan& b) { return a.cost < b.cost; });
   return plans;

@@ -56,7 +56,7 @@ class Classifier {
       if (graph_.nodes[i].op == Op::gemm) gemm_.nodes.push_back(static_cast<ir::NodeId>(i));
     if (gemm_.nodes.empty()) return;
     for (const ir::Node& node : graph_.nodes)
-      if (node.op == Op::gather || node.op == Op::hadamard || node.op == Op::group_ends)
+      if (node.op == Op::gather)
         refuse(node.where, fmt::format("'{}' in a kernel with gemm", ir::op_info(node.op).name));
     if (gemm_.nodes.size() > 2) refuse(graph_.nodes[static_cast<size_t>(gemm_.nodes[2])].where, "a third gemm");
   }
@@ -170,7 +170,6 @@ class Classifier {
       product.form = GemmForm::ragged_depth;
       if (grouped_depth) {
         product.groups = {1, dim(gemm.along.dim).cut_by, 1};
-        refuse_slot(gemm.along.dim);
         if (a_leading || b_leading) refuse_rank(a_leading ? a : b);
       } else {
         product.groups = a_shape[0];
@@ -184,7 +183,6 @@ class Classifier {
     } else if (grouped_rows >= 0) {
       product.form = GemmForm::ragged_rows;
       product.groups = {1, dim(grouped_rows).cut_by, 1};
-      refuse_slot(grouped_rows);
       if (a_leading) refuse_rank(a);
       if (b_leading != 1 || !(b_shape[0] == product.groups))
         refuse(b.where, fmt::format("a weight {} without the group dimension {} in front", graph_.shape_text(b.shape),
@@ -199,9 +197,6 @@ class Classifier {
   void refuse_pointer_rows(const Product& product) {
     const ir::Tensor& a = tensor(product.a);
     if (a.pointer_axes) refuse(a.where, "one buffer for each group as the operand that gives the rows");
-  }
-  void refuse_slot(ir::DimId grouped) {
-    if (dim(grouped).slot) refuse(dim(grouped).where, "'slot' in a group clause");
   }
 
   // Two gemms run in one loop if they have the rows operand in common, or if nothing but their sum is used.

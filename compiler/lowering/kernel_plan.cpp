@@ -11,6 +11,10 @@ bool is_ragged(const ir::Graph& graph, const Gemm& gemm) {
   return gemm.grouped() && dim >= 0 && graph.dims[static_cast<size_t>(dim)].kind == ir::DimKind::grouped;
 }
 
+bool in_slots(const ir::Graph& graph, const Gemm& gemm) {
+  return is_ragged(graph, gemm) && graph.dims[static_cast<size_t>(grouped_extent(gemm).dim)].slot.has_value();
+}
+
 int64_t group_alignment(const ir::Graph& graph, const Gemm& gemm) {
   return is_ragged(graph, gemm) ? graph.dims[static_cast<size_t>(grouped_extent(gemm).dim)].align : 1;
 }
@@ -21,6 +25,11 @@ Deal deal_of(const Gemm& gemm) {
   if (gemm.piece == 8) return Deal::eights;
   if (gemm.piece == block_columns) return Deal::blocks;
   return Deal::pieces;
+}
+
+bool has_wide_blocks(const Epilogue& epilogue) {
+  return std::any_of(epilogue.sinks.begin(), epilogue.sinks.end(),
+                     [](const Sink& sink) { return sink.kind == SinkKind::quantised && sink.quantised.wide(); });
 }
 
 void gather_scales(KernelPlan& plan) {

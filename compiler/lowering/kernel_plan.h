@@ -76,6 +76,8 @@ inline const ir::Extent& grouped_extent(const Gemm& gemm) {
 }
 // Whether the groups' sizes are read on the device; otherwise they are batches of one size.
 bool is_ragged(const ir::Graph& graph, const Gemm& gemm);
+// Whether each of them has a slot of rows.
+bool in_slots(const ir::Graph& graph, const Gemm& gemm);
 // Every group starts at a multiple of this many places.
 int64_t group_alignment(const ir::Graph& graph, const Gemm& gemm);
 
@@ -104,17 +106,22 @@ struct EpilogueInput {
   int part = 0;            // doubled: which half
 };
 
-// A scalar expression node; arguments come before their users.
+// A scalar expression node; arguments come before their users. A hadamard is one element from 16 of its argument: the
+// argument's block is made, and rotated in registers, before the values that need it, which see it like an input.
 struct EpilogueNode {
-  enum class Kind { accumulator, input, param, number, map } kind = Kind::number;
+  enum class Kind { accumulator, input, param, number, map, hadamard } kind = Kind::number;
   ir::Op op = ir::Op::number;  // map
   Storage to = Storage::f32;   // cast
   double number = 0;
-  int index = 0;  // accumulator: part; input: into Epilogue::inputs; param: ParamId
+  int index = 0;            // accumulator: part; input: into Epilogue::inputs; param: ParamId
+  bool along_rows = false;  // hadamard; else along the columns of a part
+  uint32_t signs = 0;       // hadamard
   std::vector<int> args;
 };
 
 //   rows, transposed, mx_rows, mx_transposed   one element (or code) for each row and column
+//   quantised       codes and scales of any scaled type, in any order and layout; the mx kinds are its fast forms, of
+//                   blocks of 32 along the last dimension, e8m0 scales in rows, rule `up`, rounded to nearest
 //   reduce_rows     over the columns: one value for each row. Partials: one for each row and 32 columns of a part
 //   reduce_columns  over rows (of a group, or of all): one value for each column. Partials: one for each column and
 //                   tile of 128 rows
@@ -123,12 +130,36 @@ struct EpilogueNode {
 //                   32 columns of a part
 // Partials go to the workspace, f32, and a finishing launch adds them in their order, so that a sum does not depend on
 // the schedule: rows are counted from the group's start in 128s, columns of a part in 32s.
-enum class SinkKind { rows, transposed, mx_rows, mx_transposed, reduce_rows, reduce_columns, reduce_tiles };
+enum class SinkKind { rows, transposed, mx_rows, mx_transposed, quantised, reduce_rows, reduce_columns, reduce_tiles };
 
 constexpr bool is_reduction(SinkKind kind) {
   return kind == SinkKind::reduce_rows || kind == SinkKind::reduce_columns || kind == SinkKind::reduce_tiles;
 }
 constexpr bool is_mx(SinkKind kind) { return kind == SinkKind::mx_rows || kind == SinkKind::mx_transposed; }
+
+// How the blocks of a quantised sink lie among rows and columns.
+struct Quantised {
+  int block_rows = 1, block_columns = 1;
+  bool transposed = false;        // codes: rows are the last dimension
+  bool along_rows = false;        // blocks run along rows; of square blocks, so are the scales laid out
+  bool joined = false;            // two halves that alternate by less than a block are put together first
+  bool shared_by_halves = false;  // blocks of 128 have columns of both halves, stored one after the other
+  int scale_place = 0;            // where rows begin with whole scales, or with whole tiles of them
+  int amax = -1;                  // node of the epilogue: the largest magnitude of the whole tensor or group; -1: none
+  // By the schedule. Blocks of 128 columns: each of two cooperative warpgroups has half of them.
+  bool exchanged = false;
+  int meeting = 0;  // where maxima meet that no warp has alone, bytes from the epilogue's; one region for each value
+
+  bool wide() const { return block_columns == tile_rows; }  // 128 columns
+  // Whether a wide block has columns of both halves.
+  bool of_both_halves() const { return wide() && (joined || shared_by_halves); }
+  // Tiles of scales of a sink with so many values.
+  int scale_tiles(size_t values) const { return joined || shared_by_halves ? 1 : static_cast<int>(values); }
+  // Whether no warp has a whole block. In natural order a warp has 16 neighbouring rows.
+  bool meets(bool natural_rows) const {
+    return wide() || block_rows == tile_rows || (natural_rows && block_rows == 32);
+  }
+};
 
 // One output. `values` has one node, or one for each half when the value lies over doubled columns.
 struct Sink {
@@ -143,9 +174,10 @@ struct Sink {
   bool pointers = false;  // the leading dimension selects a buffer of its own
   // mx kinds: scale bytes that are stored at once. Along rows 1, 2 or 4 blocks of a row; transposed 1, or the 4 blocks
   // of a column, which meet in shared memory at `scratch` (bytes from the epilogue's; one region for each value).
-  // reduce_columns, reduce_tiles: the four warps' partials meet at `scratch`.
+  // reduce_columns, reduce_tiles: the four warps' partials meet at `scratch`. quantised: the tile's scales lie there.
   int gathered_scales = 1;
   int scratch = 0;
+  Quantised quantised;
 };
 
 // Whether what an output says of a group is said of it alone (in a kernel of groups).
@@ -158,6 +190,9 @@ struct Epilogue {
   std::vector<EpilogueInput> inputs;
   std::vector<Sink> sinks;  // in the order in which they run
 };
+
+// Whether some output has blocks as wide as a tile, which a pass of its own over the tile measures.
+bool has_wide_blocks(const Epilogue& epilogue);
 
 //   gemm       the sm_90a skeleton (templates/kernels/gemm_sm90.cuh)
 //   pass       one pass over tiles without a gemm (templates/kernels/pass_sm90.cuh)

@@ -9,6 +9,7 @@
 #include "compiler/lowering/choose_schedule.h"
 #include "compiler/lowering/classify_gemm.h"
 #include "compiler/lowering/differentiate.h"
+#include "compiler/lowering/plan_groups.h"
 #include "compiler/lowering/plan_pass.h"
 #include "compiler/lowering/pointwise.h"
 #include "compiler/lowering/simplify.h"
@@ -114,6 +115,7 @@ Lowered lower(const ir::Graph& graph, const Target& target, std::string_view sch
     if (observer) observer(pass.name, result.graph);
   }
 
+  if (!check_groups(result.graph, diagnostics)) return result;
   const std::optional<Gemm> gemm = classify_gemm(result.graph, diagnostics);
   if (!gemm) return result;
   result.plans = gemm->form == GemmForm::none ? plans_without_gemm(result.graph, target, diagnostics)

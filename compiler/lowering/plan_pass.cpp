@@ -4,6 +4,7 @@
 
 #include "compiler/lowering/build_epilogue.h"
 #include "compiler/lowering/choose_schedule.h"
+#include "compiler/lowering/plan_quantised.h"
 #include "compiler/lowering/plan_reductions.h"
 
 namespace epifuse::lowering {
@@ -22,7 +23,7 @@ class Planner {
   // Tensors say how rows and columns lie: tried are the shapes of inputs, then of outputs.
   std::optional<KernelPlan> run() {
     for (const ir::Node& node : graph_.nodes)
-      if (node.op == Op::gather || node.op == Op::hadamard || node.op == Op::group_ends) return std::nullopt;
+      if (node.op == Op::gather) return std::nullopt;
     std::vector<ir::Shape> tried;
     auto plan_for = [&](const ir::Tensor& tensor) -> std::optional<KernelPlan> {
       if (std::find(tried.begin(), tried.end(), tensor.shape) != tried.end()) return std::nullopt;
@@ -62,11 +63,12 @@ class Planner {
     plan.deal = deal_of(gemm_);
     plan.ragged_columns = gemm_.part_columns % block_columns != 0;
     plan.schedule.family = Family::pass;
-    plan.schedule.tile_columns = tile_width();
+    plan.schedule.tile_columns = has_wide_blocks(plan.epilogue) ? widest_tile : tile_width();
     plan.schedule.band = static_cast<int>((gemm_.part_columns + plan.part_tile() - 1) / plan.part_tile());
     plan.schedule.ctas = choose_ctas(graph_, plan);
     gather_scales(plan);
     place_reductions(graph_, plan);
+    if (std::string why; !place_scales(graph_, plan, why)) return std::nullopt;
     if (plan.scratch_bytes != 0) plan.shared.push_back({"epilogue", 0, plan.scratch_bytes, false});
     plan.shared_bytes = plan.scratch_bytes;
     return plan;
@@ -82,7 +84,7 @@ class Planner {
     gemm_.columns = transposed ? shape[shape.size() - 2] : shape.back();
     if (is_kind(gemm_.rows, DimKind::grouped)) {
       const ir::Dimension& rows = graph_.dims[static_cast<size_t>(gemm_.rows.dim)];
-      if (shape.size() != 2 || rows.slot) return false;
+      if (shape.size() != 2) return false;
       gemm_.form = GemmForm::ragged_rows;
       gemm_.groups = {1, rows.cut_by, 1};
       return true;

@@ -5,6 +5,7 @@
 
 #include "base/ensure.h"
 #include "compiler/ir/buffers.h"
+#include "compiler/lowering/plan_groups.h"
 #include "compiler/lowering/recipe_fields.h"
 
 namespace epifuse::lowering {
@@ -94,6 +95,7 @@ RecipeStep finishing_step(const ir::Graph& graph, const KernelPlan& plan, const 
   add_integer(step, "capacity",
               gemm.form == GemmForm::ragged_depth ? ir::extent_expression(graph, gemm.depth) : all_rows(graph, gemm));
   add_integer(step, "batch_rows", ir::extent_expression(graph, gemm.rows));
+  if (in_slots(graph, gemm)) add_integer(step, "slot", slot_rows(graph, grouped_extent(gemm).dim));
   add_integer(step, "partial_pitch", partials_shape(graph, plan, sink).pitch);
   if (sink.kind == SinkKind::reduce_columns) add_integer(step, "columns", all_columns(graph, gemm, sink));
   if (sink.kind == SinkKind::reduce_rows) add_integer(step, "blocks", column_blocks(graph, gemm));
@@ -115,11 +117,11 @@ IntExpr most_row_tiles(const ir::Graph& graph, const KernelPlan& plan) {
   const Gemm& gemm = plan.gemm;
   const IntExpr rows = ir::extent_expression(graph, gemm.rows), groups = group_count(graph, gemm);
   const IntExpr tiles = ceil_div(rows, tile_rows);
-  if (gemm.form != GemmForm::ragged_rows) return groups * tiles;
   // A group has less than a tile more than its rows, or than its rows and gap where the gap may fill tiles.
   int64_t gap = 0;
   for (const Place& place : plan.places)
     if (tile_rows % place.alignment != 0) gap = std::max(gap, place.alignment - 1);
+  if (gemm.form != GemmForm::ragged_rows) return groups * ceil_div(rows + gap, tile_rows);
   if (gap == 0) return min(rows, tiles + groups);
   return tiles + groups * ((gap + tile_rows - 1 + tile_rows - 1) / tile_rows);
 }

@@ -1,12 +1,12 @@
 // The launches of a kernel without gemm: the "pointwise" family, generic over any graph.
 //
 // A launch walks items over the stored elements of one output. An item is a run of elements along one axis, a block of
-// a scaled type, or one reduced element; a thread (or a warp) takes an item, then the one a grid further on. Which rows
-// of a grouped dimension exist is read on the device only: items cover the capacity.
+// a scaled type (or neighbouring ones), or one reduced element; a thread (or a warp) takes an item, then the one a grid
+// further on. Which rows of a grouped dimension exist is read on the device only: items cover the capacity.
 //
 // A value is a straight list of instructions over coordinates: integers that say where its inputs lie. Splits, gathers,
 // group counts and aligned dimensions change only coordinates, so that everything in between is one element from one
-// element.
+// element. Only a rotation needs neighbours: it is a launch of its own, whose result later ones read.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,13 @@
 namespace epifuse::lowering {
 
 //   elements  `width` neighbours along the last stored dimension for each item
-//   blocks    one block of a scaled type for each item: its scale and its codes
+//   clear     one tile of 512 scales of the layout blocked_128x4 for each item, set to zero; the blocks come behind
+//   blocks    blocks of a scaled type for each item: their scales and their codes
 //   reduce    one reduced element (or eight neighbours) for each item; where it is split, one partial of each
 //   finish    adds the partials of an element in their order
 //   ends      where a group ends, its gap included
-enum class PointwiseKind { elements, blocks, reduce, finish, ends };
+//   rotate    sixteen elements of a rotation for each item, into the workspace
+enum class PointwiseKind { elements, clear, blocks, reduce, finish, ends, rotate };
 
 // A dimension that is walked. `place` is -1 where it is counted from 0 to its size; else it is a grouped dimension or
 // an aligned form of it, whose places are searched for the row that lies there.
@@ -32,6 +34,7 @@ struct PointwiseAxis {
   ir::DimId place = -1;
   ir::DimId grouped = -1;  // of `place`
   int64_t alignment = 1;   // of `place`
+  int step = 1;            // elements of an item along it
 };
 
 struct PointwiseCoordinate {
@@ -67,17 +70,18 @@ struct PointwiseCoordinate {
 struct PointwiseNode {
   //   masked  args[0], but 0 where the coordinate `condition` is negative
   //   choose  args[0] or args[1], as the coordinate `condition` says
-  enum class Kind { number, param, input, map, masked, choose };
+  //   rotated what a rotation left in the workspace
+  enum class Kind { number, param, input, map, masked, choose, rotated };
   Kind kind = Kind::number;
   double number = 0;
-  int index = -1;              // param, input
+  int index = -1;              // param, input; rotated: the node of the graph
   ir::Op op = ir::Op::number;  // map
   Storage to = Storage::f32;   // map: cast
   std::vector<int> args;
-  std::vector<int> address;  // input: a coordinate for each axis of its shape
+  std::vector<int> address;  // input, rotated: a coordinate for each axis of its shape
   int condition = -1;
   bool uniform = true;  // the same in all lanes
-  bool wide = false;    // input: eight neighbours in one load
+  bool wide = false;    // input, rotated: eight neighbours in one load
 };
 
 struct PointwiseValue {
@@ -94,6 +98,7 @@ struct PointwiseTable {
   struct Place {
     ir::DimId dim = -1;  // -1: where its partials start, in rows: each group from a multiple of `chunk`
     int64_t alignment = 1;
+    int64_t unit = 0;  // > 0: where a group's scale tiles of so many rows start, in tiles
     int starts = 0;
   };
   std::vector<Place> places;  // the first is the grouped dimension itself
@@ -110,12 +115,23 @@ struct PointwiseLaunch {
   std::vector<PointwiseAxis> axes;
   int kept = 0;
   std::vector<int> order;  // of the kept axes, the fastest first, as items count them
-  int item_axis = -1;      // the kept axis along which an item lies; -1: it is one element
-  int item_size = 1;       // elements of an item along it
   int lane_axis = -1;      // the axis along which `width` elements are computed at once; -1: one element
   int width = 1;
 
-  // reduce, finish: the partials. `chunk` 0: there are none.
+  // blocks: elements of a block along the last axis but one and along the last. An item is one of them, or neighbours.
+  int block_rows = 1, block_columns = 1;
+  bool rows_first = false;  // a warp's neighbours lie along the last axis but one
+  // blocks: the axis along which the tensor's largest magnitudes lie (by the groups along it, or by its places); -1:
+  // there is one, or none.
+  int amax_axis = -1;
+  bool amax_by_group = false;
+  // blocks, clear: the axis whose groups begin a scale tile each; -1: none does. Layout blocked_128x4 only.
+  int tiled_axis = -1;
+
+  // rotate: the node of the graph. It is a split reduction that keeps all of its terms: `chunk` is 16.
+  ir::NodeId rotation = -1;
+
+  // reduce, finish, rotate: the partials. `chunk` 0: there are none.
   ir::Reduction reduction = ir::Reduction::none;
   PointwiseAxis split;  // the dimension of which a partial has `chunk` places
   int split_axis = -1;  // reduce: its index in axes
@@ -126,8 +142,16 @@ struct PointwiseLaunch {
   PointwiseValue value;
   std::vector<PointwiseTable> tables;
   int shared_words = 0;
+
+  // Items are those of the kept axes times the partials of each (reduce), the blocks of 16 (rotate) or the tiles of
+  // each matrix of scales (clear).
+  bool is_partial() const { return chunk > 0 && kind != PointwiseKind::finish; }
 };
 
 constexpr int pointwise_threads = 256;
+constexpr int rotation_size = 16;
+
+// The workspace region of a rotation's result: f32 over the node's names, rows apart by round_up(last extent, 8).
+std::string rotation_region(ir::NodeId rotation);
 
 }  // namespace epifuse::lowering

@@ -18,6 +18,9 @@ std::string node_text(const ir::Graph& graph, const Epilogue& epilogue, const Ep
       return fmt::format("input {}{}", graph.inputs[static_cast<size_t>(in.input)].tensor.name,
                          in.doubled ? fmt::format(" part {}", in.part) : "");
     }
+    case EpilogueNode::Kind::hadamard:
+      return fmt::format("hadamard along {} signs {:#06x} %{}", node.along_rows ? "rows" : "columns", node.signs,
+                         node.args[0]);
     case EpilogueNode::Kind::map: break;
   }
   std::string text(ir::op_info(node.op).name);
@@ -94,8 +97,8 @@ std::string_view form_name(GemmForm form) {
 }
 
 std::string_view sink_name(SinkKind kind) {
-  constexpr std::string_view names[] = {"rows",        "transposed",     "mx_rows",     "mx_transposed",
-                                        "reduce_rows", "reduce_columns", "reduce_tiles"};
+  constexpr std::string_view names[] = {"rows",      "transposed",  "mx_rows",        "mx_transposed",
+                                        "quantised", "reduce_rows", "reduce_columns", "reduce_tiles"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -151,6 +154,9 @@ std::string print(const ir::Graph& graph, const KernelPlan& plan) {
     if (sink.reduction == ir::Reduction::amax) out += ", amax";
     if (sink.per_group) out += " of each group";
     if (sink.accumulate) out += ", added";
+    if (sink.kind == SinkKind::quantised)
+      out += fmt::format(", blocks of {} x {}, scales in place {}", sink.quantised.block_rows,
+                         sink.quantised.block_columns, sink.quantised.scale_place);
     if (sink.gathered_scales > 1) out += fmt::format(", {} scales at once", sink.gathered_scales);
     out += "\n";
   }

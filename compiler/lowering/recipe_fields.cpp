@@ -51,8 +51,10 @@ void close_fields(RecipeStep& step) {
 
 void add_symbols(const ir::Graph& graph, LaunchRecipe& recipe) {
   std::set<std::string> used;
-  for (const RecipeTensor& tensor : recipe.tensors)
+  for (const RecipeTensor& tensor : recipe.tensors) {
     for (const IntExpr& extent : tensor.extents) extent.collect_symbols(used);
+    tensor.group_slot.collect_symbols(used);
+  }
   recipe.workspace_bytes.collect_symbols(used);
   for (const RecipeStep& step : recipe.steps) {
     step.grid.collect_symbols(used);

@@ -47,6 +47,14 @@ Graph rebuild(const Graph& before, const std::function<std::optional<NodeId>(Nod
       for (const ir::Extent& extent : nodes.shape_of(n.args))
         if (!after.same_name(extent, ir::half(whole))) n.shape.push_back(extent);
       n.shape.push_back(whole);
+    } else if (n.op == Op::hadamard) {
+      // Also what has become the same along the dimension is rotated there: missing elements are 0.
+      const Node& argument = nodes.node(n.args[0]);
+      if (argument.op == Op::number && argument.number == 0)
+        same = nodes.number(0);
+      else if (!after.has_name(argument.shape, n.along))
+        n.args[0] = nodes.broadcast(n.args[0], n.shape).value_or(n.args[0]);
+      n.shape = nodes.node(n.args[0]).shape;
     }
     if (!same) same = replace(nodes, n);
     becomes.push_back(same ? *same : nodes.append(std::move(n)));

@@ -64,10 +64,10 @@ class StageBuilder {
 
   Graph finish(ir::Output output, const std::string& name) {
     use_inputs_of(output.tensor.type);
-    for (const Extent& extent : output.tensor.shape) bring_capacity(extent.dim);
+    for (const Extent& extent : output.tensor.shape) bring_sizes(extent.dim);
     for (size_t i = 0; i < graph_.inputs.size(); ++i)
-      for (const Extent& extent : Shape(graph_.inputs[i].tensor.shape)) bring_capacity(extent.dim);
-    for (const Node& node : std::vector<Node>(graph_.nodes)) bring_capacity(node.dim);
+      for (const Extent& extent : Shape(graph_.inputs[i].tensor.shape)) bring_sizes(extent.dim);
+    for (const Node& node : std::vector<Node>(graph_.nodes)) bring_sizes(node.dim);
     graph_.name = whole_.name + "_" + name;
     graph_.outputs.push_back(std::move(output));
     drop_unused_dims(graph_);
@@ -116,13 +116,22 @@ class StageBuilder {
   }
 
   // The capacity of a grouped dimension is read off a tensor over it; where a stage knows it through an aligned form
-  // alone, an input brings it along.
-  void bring_capacity(DimId id) {
-    if (id < 0 || dim_of(graph_, id).kind != ir::DimKind::aligned) return;
-    const DimId base = dim_of(graph_, id).base;
+  // alone, an input brings it along. So it is with the rows of a slot.
+  void bring_sizes(DimId id) {
+    if (id < 0) return;
+    const ir::Dimension& dim = dim_of(graph_, id);
+    if (dim.kind == ir::DimKind::aligned) {
+      bring_input_over(dim.base);
+      bring_sizes(dim.base);
+    }
+    if (dim.slot && dim.slot->dim >= 0 && dim_of(graph_, dim.slot->dim).kind == ir::DimKind::dynamic)
+      bring_input_over(dim.slot->dim);
+  }
+
+  void bring_input_over(DimId wanted) {
     const auto lies_over = [&](const ir::Input& input) {
       const Shape& shape = input.tensor.shape;
-      return std::any_of(shape.begin(), shape.end(), [&](const Extent& extent) { return extent.dim == base; });
+      return std::any_of(shape.begin(), shape.end(), [&](const Extent& extent) { return extent.dim == wanted; });
     };
     if (std::any_of(graph_.inputs.begin(), graph_.inputs.end(), lies_over)) return;
     const auto found = std::find_if(whole_.inputs.begin(), whole_.inputs.end(), lies_over);
@@ -217,6 +226,8 @@ class Cutter {
     const NodeId value = output.value;
     const std::string name = output.tensor.name;
     output.value = builder.argument(value);
+    if (!output.tensor.type.seed_input.empty())
+      output.ordinal = graph_.ordinal(graph_.outputs[static_cast<size_t>(index)]);
     result_.stages.push_back({builder.finish(std::move(output), name), value, index});
   }
 

@@ -25,6 +25,23 @@ void verify_shared(const KernelPlan& plan, std::vector<std::string>& faults) {
                                  plan.target.shared_bytes_per_block));
 }
 
+void verify_blocks(const KernelPlan& plan, const Sink& sink, std::vector<std::string>& faults) {
+  const Quantised& blocks = sink.quantised;
+  // Where the rows dimension itself is grouped, the types' rules have seen to it.
+  const auto fits = [&](int place) {
+    return place == 0 || plan.places[static_cast<size_t>(place)].alignment % blocks.block_rows == 0;
+  };
+  if (static_cast<size_t>(blocks.scale_place) >= plan.places.size())
+    faults.push_back(fmt::format("sink of output {} has no place for scales", sink.output));
+  else if (plan.gemm.form == GemmForm::ragged_rows && !(fits(sink.place) && fits(blocks.scale_place)))
+    faults.push_back(
+        fmt::format("sink of output {}: blocks of {} rows meet two groups", sink.output, blocks.block_rows));
+  const int columns = plan.part_tile() * (blocks.of_both_halves() ? 2 : 1) * (blocks.exchanged ? 2 : 1);
+  if (blocks.wide() && columns != blocks.block_columns)
+    faults.push_back(
+        fmt::format("sink of output {}: a tile is not one block of {}", sink.output, blocks.block_columns));
+}
+
 void verify_epilogue(const KernelPlan& plan, std::vector<std::string>& faults) {
   const Epilogue& epilogue = plan.epilogue;
   for (size_t i = 0; i < epilogue.nodes.size(); ++i) {
@@ -44,6 +61,7 @@ void verify_epilogue(const KernelPlan& plan, std::vector<std::string>& faults) {
     else if (sink.kind == SinkKind::mx_transposed && plan.gemm.form == GemmForm::ragged_rows &&
              plan.places[static_cast<size_t>(sink.place)].alignment % block_rows != 0)
       faults.push_back(fmt::format("sink of output {}: blocks of 32 rows meet two groups", sink.output));
+    if (sink.kind == SinkKind::quantised) verify_blocks(plan, sink, faults);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "compiler/semantics/builtins.h"
 #include "compiler/semantics/dimensions.h"
 #include "compiler/semantics/shapes.h"
+#include "compiler/semantics/type_options.h"
 
 namespace epifuse::semantics {
 namespace {
@@ -17,16 +18,7 @@ using ir::Format;
 using ir::FormatInfo;
 using ir::ScaleRule;
 
-bool is_fp8_block(Format format) { return format == Format::fp8_1x128 || format == Format::fp8_128x128; }
-bool is_mx(Format format) { return format_info(format).scale == Storage::e8m0 && format_info(format).scaled; }
 bool is_nvfp4(Format format) { return format == Format::nvfp4 || format == Format::nvfp4_16x16; }
-
-// The rules that a format has: powers of two for E8M0 scales, the presets of other libraries for f32 scales.
-std::vector<std::string> rules_of(Format format) {
-  if (is_mx(format)) return {"up", "floor", "even", "ceil"};
-  if (is_fp8_block(format)) return {"up", "te_f32", "deepgemm", "torchao", "vllm"};
-  return {"up", "torchao"};
-}
 
 class TypeResolver {
  public:
@@ -71,6 +63,7 @@ class TypeResolver {
                                      ir::layout_name(type_.layout)));
       return false;
     }
+    if (info_->element == Storage::e2m1) check_whole_bytes(tensor_.shape.back());
     check_aligned(along, info_->block_columns);
     if (info_->block_rows > 1) check_aligned(along == rank - 1 ? rank - 2 : rank - 1, info_->block_rows);
     return sound_;
@@ -84,16 +77,17 @@ class TypeResolver {
 
   void option(const ast::Option& option) {
     const std::string& name = option.name.text;
-    const std::vector<std::string> known = {"elem", "rule", "layout", "along", "nonfinite", "amax", "seed"};
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    const std::vector<std::string> known = option_names();
+    const auto found = std::find_if(type_options().begin(), type_options().end(),
+                                    [&](const TypeOption& row) { return row.name == name; });
+    if (found == type_options().end()) {
       return error(option.name.where, fmt::format("there is no option '{}'", name),
                    did_you_mean(name, known, fmt::format("the options: {}", fmt::join(known, ", "))));
     }
     if (!info_->scaled)
       return error(option.name.where, fmt::format("'{}' is a plain type, which has no options", info_->name),
                    "options belong to the scaled types");
-    const bool of_stores = name == "rule" || name == "nonfinite" || name == "seed";
-    if (of_stores && direction_ == Direction::in)
+    if (found->of_stores && direction_ == Direction::in)
       return error(option.name.where, fmt::format("'{}' says how to quantise, and an input is quantised already", name),
                    "it belongs to an out");
     if (name == "elem") element(option.value);
@@ -118,13 +112,14 @@ class TypeResolver {
   void element(const ast::Name& value) {
     if (info_->element == Storage::e2m1)
       return error(value.where, fmt::format("'{}' has 4-bit elements; 'elem' belongs to the 8-bit types", info_->name));
-    if (value.text != "e4m3" && value.text != "e5m2") return one_of(value, {"e4m3", "e5m2"});
+    const std::vector<std::string> words = option_words(info_->format, "elem");
+    if (std::find(words.begin(), words.end(), value.text) == words.end()) return one_of(value, words);
     type_.element = *parse_storage(value.text);
   }
 
   void rule(const ast::Name& value) {
     const std::optional<ScaleRule> rule = ir::parse_rule(value.text);
-    const std::vector<std::string> rules = rules_of(info_->format);
+    const std::vector<std::string> rules = option_words(info_->format, "rule");
     if (rule && std::find(rules.begin(), rules.end(), value.text) == rules.end())
       return error(value.where, fmt::format("the rule '{}' does not belong to '{}'", value.text, info_->name),
                    fmt::format("its rules: {}", fmt::join(rules, ", ")));
@@ -134,12 +129,13 @@ class TypeResolver {
 
   void layout(const ast::Name& value) {
     const std::optional<ir::ScaleLayout> layout = ir::parse_layout(value.text);
-    if (!layout) return one_of(value, {"rows", "columns_tma", "blocked_128x4"});
-    if (*layout == ir::ScaleLayout::blocked_128x4 && info_->scale == Storage::f32)
+    const std::vector<std::string> layouts = option_words(info_->format, "layout");
+    if (!layout) return one_of(value, layouts);
+    if (std::find(layouts.begin(), layouts.end(), value.text) == layouts.end())
       return error(
           value.where,
-          fmt::format("the layout 'blocked_128x4' is one of scales of one byte, '{}' has f32 scales", info_->name),
-          "its layouts: rows, columns_tma");
+          fmt::format("the layout '{}' is one of scales of one byte, '{}' has f32 scales", value.text, info_->name),
+          fmt::format("its layouts: {}", fmt::join(layouts, ", ")));
     type_.layout = *layout;
   }
 
@@ -172,7 +168,22 @@ class TypeResolver {
     else if (value.text == "te")
       type_.nonfinite = ir::NonFinite::te;
     else
-      one_of(value, {"propagate", "te"});
+      one_of(value, option_words(info_->format, "nonfinite"));
+  }
+
+  // Two 4-bit codes share a byte: rows are whole bytes, and no byte meets two groups.
+  void check_whole_bytes(const Extent& last) {
+    if (const std::optional<int64_t> size = context_.graph.fixed_value(last); size && *size % 2 != 0)
+      return error(tree_.where, fmt::format("'{}' has two codes in a byte, and the last dimension, {} = {}, is odd",
+                                            info_->name, context_.graph.extent_text(last), *size));
+    if (grouped_dim(context_.graph, last) < 0) return;
+    const ir::Dimension& dim = context_.graph.dims[last.dim];
+    const std::optional<int64_t> apart = dim.slot ? context_.graph.fixed_value(*dim.slot) : dim.align;
+    if (apart && *apart % 2 == 0) return;
+    if (dim.slot && !apart && is_fixed(context_.graph, *dim.slot)) return;  // bound later
+    error(tree_.where,
+          fmt::format("'{}' has two codes in a byte, which may meet two groups of '{}'", info_->name, dim.name),
+          "store over an aligned dimension, or with another dimension last");
   }
 
   // S7: no block may meet two groups.
@@ -264,10 +275,14 @@ void check_option_inputs(KernelContext& context, const ast::Tensor& tree, const 
     bool sound = given.type.format == Format::f32 && given.shape.size() <= 1;
     if (sound && given.shape.size() == 1) {
       const Extent& over = given.shape[0];
-      sound = std::any_of(tensor.shape.begin(), tensor.shape.end(), [&](const Extent& extent) {
-        const ir::DimId grouped = grouped_dim(context.graph, extent);
-        return extent == over || (grouped >= 0 && over == Extent{1, context.graph.dims[grouped].cut_by, 1});
-      });
+      bool found = false;
+      const size_t rank = tensor.shape.size();
+      for (size_t axis = 0; axis < rank; ++axis) {
+        const ir::DimId grouped = grouped_dim(context.graph, tensor.shape[axis]);
+        found = found || (axis + 2 < rank && tensor.shape[axis] == over) ||
+                (grouped >= 0 && over == Extent{1, context.graph.dims[grouped].cut_by, 1});
+      }
+      sound = found;
     }
     if (!sound)
       context.report.error(

@@ -238,6 +238,11 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
   gathered.put(scale_bytes, scale_pitch, lane, rows, block_on, column + own * column_step,
                block * block_columns + lane.first_column() + own, (lane.q & 4 ? bytes >> 16 : bytes) & 0xff);
 
+  // A NaN scale makes codes of the gap NaN, where they are to be zero.
+  u32 existing = 0;
+#pragma unroll
+  for (int i = 0; i < own_rows; ++i) existing |= rows.exists(i) ? 0xffu << (8 * i) : 0;
+
   const int holders = (lane.q & 4) * 4 + lane.l;
   u8* at = static_cast<u8*>(codes) + column * pitch + rows.first;
 #pragma unroll
@@ -246,9 +251,9 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
     const float a = ptx::bf16_low(both), b = ptx::bf16_high(both);
     const int c = 2 * j;
     store_4_codes<whole>(columns.exist, rows, ptx::offset(at, c * column_step, static_cast<u32>(pitch)),
-                         M::pack4(v[0][c] * a, v[1][c] * a, v[2][c] * a, v[3][c] * a));
+                         existing & M::pack4(v[0][c] * a, v[1][c] * a, v[2][c] * a, v[3][c] * a));
     store_4_codes<whole>(columns.exist, rows, ptx::offset(at, (c + 1) * column_step, static_cast<u32>(pitch)),
-                         M::pack4(v[0][c + 1] * b, v[1][c + 1] * b, v[2][c + 1] * b, v[3][c + 1] * b));
+                         existing & M::pack4(v[0][c + 1] * b, v[1][c + 1] * b, v[2][c + 1] * b, v[3][c + 1] * b));
   }
 }
 

@@ -27,6 +27,7 @@ struct TileInputs {
     return slots + at.stage * slot_bytes;
   }
   EPIFUSE_DEVICE void release() {
+    ptx::fence_before_copy_engine();  // by every lane, for its own loads
     __syncwarp();
     if ((ptx::thread_index_now() & 31) == 0) ring.release(at.stage);
     at.advance();

@@ -15,6 +15,7 @@
 //           (pipeline/) and tile/operands.cuh name. Parameters: depth, and with two segments loop_depth, that of both
 //           in whole k-tiles.
 // Epilogue  slot_bytes (full-tile inputs of one block, 0: none), load_tile_inputs(p, slot, full, row, column),
+//           passes (over the blocks of a tile, each with its full-tile inputs),
 //           run(p, tile, accumulators, first_column, tile_inputs, scratch).
 #pragma once
 
@@ -117,16 +118,19 @@ struct GemmSm90 {
     for (int index = first_tile(consumer); walk.seek(index, tile); index += tile_step()) {
       const int row = ptx::warp_uniform(tile.rows[0].first);
       const int column = ptx::warp_uniform(Load::first_column(tile.column_tile, pingpong ? 0 : consumer));
-      for (int block = 0; block < blocks; ++block) {
-        ring.wait_empty(at);
-        if (ptx::elect()) {
-          ring.expect(at, Epilogue::slot_bytes);
-          Epilogue::load_tile_inputs(p, slots(consumer) + at.stage * Epilogue::slot_bytes, ring.full(at.stage), row,
-                                     column + block * block_columns);
+      // The epilogue may go over the tile more than once.
+#pragma unroll 1
+      for (int pass = 0; pass < Epilogue::passes; ++pass)
+        for (int block = 0; block < blocks; ++block) {
+          ring.wait_empty(at);
+          if (ptx::elect()) {
+            ring.expect(at, Epilogue::slot_bytes);
+            Epilogue::load_tile_inputs(p, slots(consumer) + at.stage * Epilogue::slot_bytes, ring.full(at.stage), row,
+                                       column + block * block_columns);
+          }
+          __syncwarp();
+          at.advance();
         }
-        __syncwarp();
-        at.advance();
-      }
     }
   }
 

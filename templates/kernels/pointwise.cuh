@@ -3,10 +3,11 @@
 #pragma once
 
 #include "epilogue/math.cuh"
-#include "pointwise/formats.cuh"
 #include "pointwise/groups.cuh"
 #include "pointwise/memory.cuh"
+#include "pointwise/quantise.cuh"
 #include "pointwise/reduce.cuh"
+#include "pointwise/rotate.cuh"
 
 namespace epifuse::pointwise {
 

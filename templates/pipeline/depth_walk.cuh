@@ -25,6 +25,7 @@ class DepthWalk {
       if (group_ + 1 >= p_.groups) return false;
       start_ += round_up(depth_, Plan::depth_alignment);
       ++group_;
+      if constexpr (in_slots(Plan::groups)) start_ = slot_start(p_, group_);
       measure();
     }
     const RasterPlace at = raster(index - before_, p_.row_tiles, p_.column_tiles, p_.band);
@@ -38,7 +39,7 @@ class DepthWalk {
     tile.depth = depth_;
 #pragma unroll
     for (int i = 0; i < Plan::places; ++i)
-      tile.rows[i] = {(Plan::local(i) ? 0 : group_ * p_.rows) + first, p_.rows - first};
+      tile.rows[i] = {(Plan::local(i) ? 0 : group_ * p_.rows) + first, round_up(p_.rows, Plan::alignment(i)) - first};
     return true;
   }
 

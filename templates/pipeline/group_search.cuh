@@ -62,6 +62,8 @@ EPIFUSE_DEVICE bool find_group(const Parameters& p, Wanted wanted, GroupPlace<Pl
     int start = 0;
     if constexpr (Plan::groups == Groups::uniform) {
       start = place.group * p.batch_rows;
+    } else if constexpr (in_slots(Plan::groups)) {
+      start = slot_start(p, place.group);
     } else if constexpr (Plan::groups != Groups::one) {
       const u32 size = exists ? round_up(group_rows<Plan>(p, place.group, 0), Plan::alignment(0)) : 0;
       u32 stop;

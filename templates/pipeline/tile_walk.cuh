@@ -31,6 +31,7 @@ class TileWalk {
 #pragma unroll
       for (int i = 0; i < Plan::places; ++i) start_[i] += round_up(rows_, Plan::alignment(i));
       ++group_;
+      if constexpr (in_slots(Plan::groups)) start_[0] = slot_start(p_, group_);
       measure();
     }
     const RasterPlace at = raster(index - row_tiles_before_ * p_.column_tiles, row_tiles_, p_.column_tiles, p_.band);

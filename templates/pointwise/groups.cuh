@@ -1,6 +1,6 @@
 // Where the groups of a grouped dimension lie. Each block finds out by itself, once, from the sizes in device memory;
-// nothing on the host depends on them. A group starts at start(e) = round_up(end(e - 1), alignment); an aligned form of
-// the dimension has the same rows at other places.
+// nothing on the host depends on them. A group starts at start(e) = round_up(end(e - 1), alignment), or at the e-th
+// slot; an aligned form of the dimension has the same rows at other places.
 //
 // Sizes that no buffer can hold are cut, so that no access leaves the capacity.
 #pragma once
@@ -53,6 +53,19 @@ EPIFUSE_DEVICE void lay_out_groups(const void* sizes, int groups, int capacity, 
   }
 }
 
+// The same for groups that have a slot of so many rows each.
+template <class Size, bool are_counts>
+EPIFUSE_DEVICE void lay_out_slots(const void* sizes, int groups, int capacity, int slot, int* counts, int* starts) {
+  if (threadIdx.x >= warp_size) return;
+  const Size* size = static_cast<const Size*>(sizes);
+  for (int group = static_cast<int>(threadIdx.x); group < groups; group += warp_size) {
+    const i64 start = i64{group} * slot, first = between(start, 0, capacity);
+    const i64 rows = are_counts ? static_cast<i64>(size[group]) : between(size[group], 0, capacity) - start;
+    starts[group] = static_cast<int>(first);
+    counts[group] = static_cast<int>(between(rows, 0, between(slot, 0, capacity - first)));
+  }
+}
+
 // The starts of the same groups, one behind the other, each at a multiple of the alignment.
 EPIFUSE_DEVICE void lay_out_place(const int* counts, int groups, int alignment, int* starts) {
   if (threadIdx.x >= warp_size) return;
@@ -62,6 +75,27 @@ EPIFUSE_DEVICE void lay_out_place(const int* counts, int groups, int alignment, 
     const int group = first + lane;
     const i64 stored = group < groups ? round_up(counts[group], alignment) : 0, upto = scan_lanes(stored, lane);
     if (group < groups) starts[group] = static_cast<int>(before + upto - stored);
+    before += __shfl_sync(~0u, upto, warp_size - 1);
+  }
+}
+
+// The tiles of scales of a group that starts at a place and is stored with its gap, but not beyond the capacity.
+EPIFUSE_DEVICE int scale_tiles(int count, int start, int alignment, int capacity, int unit) {
+  const i64 stored = between(round_up(count, alignment), 0, i64{capacity} - start);
+  return static_cast<int>((stored + unit - 1) / unit);
+}
+
+// Where each group's tiles start: one group behind the other, whole tiles each.
+EPIFUSE_DEVICE void lay_out_tiles(const int* counts, const int* starts, int groups, int alignment, int capacity,
+                                  int unit, int* tiles) {
+  if (threadIdx.x >= warp_size) return;
+  const int lane = static_cast<int>(threadIdx.x);
+  i64 before = 0;
+  for (int first = 0; first < groups; first += warp_size) {
+    const int group = first + lane;
+    const i64 own = group < groups ? scale_tiles(counts[group], starts[group], alignment, capacity, unit) : 0;
+    const i64 upto = scan_lanes(own, lane);
+    if (group < groups) tiles[group] = static_cast<int>(before + upto - own);
     before += __shfl_sync(~0u, upto, warp_size - 1);
   }
 }

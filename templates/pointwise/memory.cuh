@@ -63,12 +63,6 @@ EPIFUSE_DEVICE void store(void* base, i64 index, float value) {
   static_cast<typename E::Bits*>(base)[index] = static_cast<typename E::Bits>(E::narrow(value));
 }
 
-template <class Storage>
-EPIFUSE_DEVICE void store_code(void* base, i64 index, u32 code) {
-  using E = Element<Storage>;
-  static_cast<typename E::Bits*>(base)[index] = static_cast<typename E::Bits>(code);
-}
-
 template <bool read_only, class Words>
 EPIFUSE_DEVICE Words load_words(const void* from) {
   if constexpr (read_only)
@@ -100,14 +94,14 @@ EPIFUSE_DEVICE void load_8(const void* base, i64 index, float (&v)[8]) {
 }
 
 template <class Storage>
-EPIFUSE_DEVICE void store_8_codes(void* base, i64 index, const u32 (&codes)[8]) {
+EPIFUSE_DEVICE void store_8(void* base, i64 index, const float (&v)[8]) {
   typename Element<Storage>::Bits* to = static_cast<typename Element<Storage>::Bits*>(base) + index;
   constexpr int per_word = 4 / Storage::bytes, bits = 8 * Storage::bytes;
   u32 words[2 * Storage::bytes];
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     if (i % per_word == 0) words[i / per_word] = 0;
-    words[i / per_word] |= codes[i] << (i % per_word * bits);
+    words[i / per_word] |= Element<Storage>::narrow(v[i]) << (i % per_word * bits);
   }
   if constexpr (Storage::bytes == 1) {
     *reinterpret_cast<uint2*>(to) = make_uint2(words[0], words[1]);
@@ -116,14 +110,6 @@ EPIFUSE_DEVICE void store_8_codes(void* base, i64 index, const u32 (&codes)[8]) 
     for (int i = 0; i < Storage::bytes / 2; ++i)
       reinterpret_cast<uint4*>(to)[i] = make_uint4(words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]);
   }
-}
-
-template <class Storage>
-EPIFUSE_DEVICE void store_8(void* base, i64 index, const float (&v)[8]) {
-  u32 codes[8];
-#pragma unroll
-  for (int i = 0; i < 8; ++i) codes[i] = Element<Storage>::narrow(v[i]);
-  store_8_codes<Storage>(base, index, codes);
 }
 
 // Reads, adds in f32, rounds once.

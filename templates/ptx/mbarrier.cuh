@@ -39,4 +39,9 @@ EPIFUSE_DEVICE void mbarrier_wait(u32 barrier, u32 parity) {
 // Makes the initialisations visible to the copy engine; a CTA barrier must follow before anyone waits.
 EPIFUSE_DEVICE void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
+// The calling thread's reads of shared memory so far are done before the copy engine writes there, once an arrival
+// behind this has told its thread. An arrival alone does not say so: it orders ordinary accesses, and the copy engine's
+// are none, so that its box may overtake a load that still waits for its turn.
+EPIFUSE_DEVICE void fence_before_copy_engine() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 }  // namespace epifuse::ptx

@@ -104,6 +104,12 @@ EPIFUSE_DEVICE u32 load_shared_32(u32 from) {
   return v;
 }
 
+EPIFUSE_DEVICE u32 load_shared_8(u32 from) {
+  u32 v;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(from) : "memory");
+  return v;
+}
+
 EPIFUSE_DEVICE void store_shared_32(u32 to, u32 value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(value) : "memory");
 }

@@ -34,6 +34,7 @@ struct e4m3 {
 struct e5m2 {
   static constexpr int bytes = 1;
 };
+struct e2m1 {};  // two in a byte, so it has no bytes of its own (formats/elements.cuh)
 struct i32 {
   static constexpr int bytes = 4;
 };

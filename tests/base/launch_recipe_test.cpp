@@ -74,7 +74,7 @@ TEST_CASE("reading is strict and says where") {
   const std::string json = test::sample_recipe().to_json();
   CHECK(read_error("") == "launch recipe: not JSON");
   CHECK(read_error("[]") == "launch recipe: the whole must be an object");
-  CHECK(read_error(replaced(json, "\"recipe\":2", "\"recipe\":3")) == "launch recipe: version 3, this build reads 2");
+  CHECK(read_error(replaced(json, "\"recipe\":3", "\"recipe\":2")) == "launch recipe: version 2, this build reads 3");
   CHECK(read_error(replaced(json, "\"strided\":true", "\"strided\":1")) ==
         "launch recipe: tensors[0].strided must be true or false");
   CHECK(read_error(replaced(json, "\"storage\":\"e4m3\"", "\"storage\":\"e9m9\"")) ==

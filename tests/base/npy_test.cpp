@@ -170,6 +170,8 @@ TEST_CASE("buffers become arrays") {
   CHECK(packed.dtype == "|u1");
   CHECK(packed.shape == std::vector<int64_t>{2, 2});
   CHECK(npy_extents(packed, Storage::e2m1) == std::vector<int64_t>{2, 4});
+  // Rows that share a byte are no rows of bytes.
+  CHECK(npy_from_storage(Storage::e2m1, {2, 3}, "abc").shape == std::vector<int64_t>{3});
   CHECK(npy_from_storage(Storage::bf16, {2}, "abcd").dtype == "<u2");
   CHECK(npy_from_storage(Storage::i64, {0}, "").dtype == "<i8");
 }

@@ -38,6 +38,34 @@ class CheckTest(support.CliTest):
         self.assertEqual((rows[0]["column"], rows[0]["end_line"], rows[0]["end_column"]), (10, 4, 15))
         self.assertIn("bf16", rows[0]["hint"])
 
+    def test_ranges_for_editors(self):
+        # Behind letters of 2, 3 and 4 bytes, which editors count as 1, 1 and 2 units, and behind a byte that is no text.
+        spec = self.write("letters.epi", "# é 漢 𝄞\nkernel k {\n  dim N = 8\n  in x : f32[N]  # é漢𝄞\n  out y : f32[N] = x\n}\n"
+                                         "kernel é漢𝄞z {\n}\n")
+        with open(spec, "ab") as file:
+            file.write(b"# \xff\nkernel l {\n  in x : f32[8]\n  out y : f32[8] = x + (\n}\n\xff ?\n")
+        rows = self.json("check", spec, code=1)["diagnostics"]
+        with open(spec, "rb") as file:
+            lines = file.read().split(b"\n")
+        for row in rows:
+            with self.subTest(row["message"]):
+                for line, column, place in ((row["line"], row["column"], row["range"]["start"]),
+                                            (row["end_line"], row["end_column"], row["range"]["end"])):
+                    before = lines[line - 1][: column - 1].decode(errors="replace")
+                    self.assertEqual(place, {"line": line - 1, "character": len(before.encode("utf-16-le")) // 2})
+                self.assertLessEqual((row["line"], row["column"]), (row["end_line"], row["end_column"]))
+        self.assertTrue(any(row["range"]["end"]["character"] != row["end_column"] - 1 for row in rows))
+
+    def test_every_diagnostic_of_a_spec_has_a_range(self):
+        texts = ["kernel k {", "kernel k {\n}\n", "use \"nowhere.epi\"\n", "fn f(x) = x +", "kernel k {\n  dim N\n  dyn N\n}\n",
+                 "kernel k {\n  dim N = 8\n  in x : bf16[M, N]\n  out y : f32[N] = gemm(x, x)\n}\n", "?", "kernel k {\n  out"]
+        for text in texts:
+            with self.subTest(text):
+                for row in self.json("check", self.write("bad.epi", text), code=1)["diagnostics"]:
+                    self.assertEqual(set(row["range"]), {"start", "end"})
+                    ends = text.count("\n")
+                    self.assertTrue(0 <= row["range"]["start"]["line"] <= row["range"]["end"]["line"] <= ends)
+
     def test_a_good_file_beside_a_bad_one(self):
         bad = self.write("bad.epi", "kernel k {\n}\nnonsense\n")
         out, err = self.run_epifuse("check", bad, self.small(), code=1)
@@ -47,16 +75,16 @@ class CheckTest(support.CliTest):
         self.assertEqual([row["ok"] for row in document["files"]], [False, True])
 
     def test_what_is_not_compiled_yet_is_a_warning(self):
-        spec = self.write("rotated.epi", "kernel rotated {\n  dim E = 2, K = 16, N = 16\n  group M by E\n"
-                                         "  in a : bf16[M, K]\n  in b : bf16[E, N, K]\n"
-                                         "  out y : f32[M, N] = hadamard(gemm(a, b), N)\n}\n")
+        spec = self.write("scaled.epi", "kernel scaled {\n  dim E = 2, K = 32, N = 16\n  group M by E\n"
+                                        "  in a : bf16[M, K]\n  in b : mxfp8[E, N, K]\n"
+                                        "  out y : f32[M, N] = gemm(a, b)\n}\n")
         _, err = self.run_epifuse("check", spec)
-        self.assertIn("rotated.epi:6:", err)
+        self.assertIn("scaled.epi:5:", err)
         self.assertIn("warning", err)
         document = self.json("check", spec)
-        self.assertEqual(document["files"][0]["kernels"], [{"name": "rotated", "bound": True, "compiles": False}])
+        self.assertEqual(document["files"][0]["kernels"], [{"name": "scaled", "bound": True, "compiles": False}])
         self.assertEqual(document["diagnostics"][0]["severity"], "warning")
-        self.refuses(1, "compile", spec, says="rotated.epi:6:")
+        self.refuses(1, "compile", spec, says="scaled.epi:5:")
 
     def test_files_that_are_no_specs(self):
         self.refuses(1, "check", self.path("missing.epi"), says="there is no file")
@@ -105,9 +133,9 @@ class CheckTest(support.CliTest):
         self.refuses(1, "check", self.small(), "--dims", "Q=4", says="'Q'")
 
     def test_dims_of_several_kernels(self):
-        spec = self.write("two.epi", "".join(f"kernel {name} {{\n  dim {dim}\n  in x : f32[{dim}]\n"
-                                             f"  out y : f32[{dim}] = {value}\n}}\n"
-                                             for name, dim, value in [("a", "N", "x"), ("b", "L", "hadamard(x, L)")]))
+        spec = self.write("two.epi", "".join(f"kernel {name} {{\n  dim {dim}\n  in x : {kind}[{dim}]\n"
+                                             f"  out y : f32[{dim}] = x\n}}\n"
+                                             for name, dim, kind in [("a", "N", "f32"), ("b", "L", "mxfp8")]))
         rows = self.json("check", spec, "--dims", "N=32,L=64")["files"][0]["kernels"]
         self.assertEqual(rows, [{"name": "a", "bound": True, "compiles": True},
                                 {"name": "b", "bound": True, "compiles": False}])

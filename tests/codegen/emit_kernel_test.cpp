@@ -106,6 +106,33 @@ TEST_CASE("sinks of one value compute it once for each block") {
   CHECK(count(text, "clear_missing_rows(") == 1);
 }
 
+TEST_CASE("a block is rotated once, behind its own sinks and before what needs it") {
+  const std::string body =
+      "v = tanh(gemm(x, w))\nr = cast(hadamard(v, M, 0xD7E8), bf16)\nout t : bf16[N, M] = r\n"
+      "out a : f32[E] = amax(r)\nout s : bf16[M, N] = 4 * hadamard(r, N)\nout y : bf16[M, N] = v";
+  const std::string text = emit(lower_text(ragged_spec(body, "E = 3, K = 64, N = 40")));
+  INFO(text);
+  CHECK(count(text, "#include \"epilogue/hadamard.cuh\"") == 1);
+  CHECK(count(text, "tanhf(") == 1);
+  size_t at = 0;
+  for (const char* next :
+       {"value_1(sums.at(", "clear_missing_rows(value0, lane, tile.valid_rows)", "store_rows<bf16>(value0, p.out_y",
+        "hadamard_2 = value0;", "hadamard_rows<0xd7e8>(hadamard_2, lane);", "value_3(hadamard_2.v[i][c])",
+        "clear_missing_columns(value0, columns);", "store_transposed<bf16, false>(value0, p.out_t",
+        "hadamard_5 = value0;", "hadamard_columns<0x0>(hadamard_5, lane);", "value_6(hadamard_5.v[i][c])",
+        "store_rows<bf16>(value0, p.out_s"}) {
+    INFO(next);
+    const size_t found = text.find(next, at);
+    REQUIRE(found != std::string::npos);
+    at = found + 1;
+  }
+  CHECK(count(text, "hadamard_rows<") == 1);
+  CHECK(count(text, "hadamard_columns<") == 1);
+  // Whole blocks of columns have none that are missing.
+  CHECK(count(emit(lower_text(ragged_spec(body))), "clear_missing_columns(") == 0);
+  CHECK(count(emit(lower_text(ragged_spec("out y : bf16[M, N] = gemm(x, w)"))), "hadamard") == 0);
+}
+
 TEST_CASE("four rows are stored at once only where the capacity cannot cut them") {
   const std::string dims = "E = 3, K = 64, N = 128";
   auto text = [&](const std::string& shape, const std::string& group) {

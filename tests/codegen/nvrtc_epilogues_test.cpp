@@ -1,6 +1,6 @@
-// What NVRTC makes of generated kernels: twenty epilogues that are in no spec, and every form of gemm, with the
-// registers and spill bytes of each; every template with every parameter; and a kernel whose widest plan spills while a
-// narrower one does not.
+// What NVRTC makes of generated kernels: twenty epilogues that are in no spec, every form of gemm, rotations and scaled
+// formats, with the registers and spill bytes of each; every template with every parameter; and a kernel whose widest
+// plan spills while a narrower one does not.
 #include <atomic>
 #include <cstdio>
 #include <fmt/format.h>
@@ -151,6 +151,82 @@ const std::vector<Epilogue>& forms() {
   return list;
 }
 
+// Blocks that are rotated in registers, of every form of tile.
+const std::vector<Epilogue>& rotations() {
+  const std::string dims = "E = 8, K = 2048, I = 2048";
+  static const std::vector<Epilogue> list = {
+      {"tokens, of a gated activation",
+       halved_spec("gate, up = split(gemm(x, w), 32)\nact = cast(gate * sigmoid(gate) * up, bf16)\n"
+                   "rot = cast(hadamard(act, M, 0xD7E8), bf16)\nout yt : bf16[I, P] = rot\nout a : f32 = amax(rot)",
+                   dims, aligned),
+       ""},
+      {"columns, of a gated activation",
+       halved_spec("in prob : f32[M]\nh = gemm(x, w)\ngate, up = split(h, 32)\n"
+                   "act = cast(gate * sigmoid(gate) * up * prob, bf16)\nrot = 4 * hadamard(act, I)\n"
+                   "out c : bf16[M, 2*I] = h\nout d : bf16[M, I] = rot\nout damax : f32[E] = amax(rot)",
+                   dims),
+       ""},
+      {"both, beside each other",
+       halved_spec("gate, up = split(gemm(x, w), 32)\nact = cast(gate * sigmoid(gate) * up, bf16)\n"
+                   "rot = cast(hadamard(act, M, 0xD7E8), bf16)\nout y : bf16[M, I] = act\nout yt : bf16[I, P] = rot\n"
+                   "out z : bf16[M, I] = 4 * hadamard(act, I)\nout a : f32 = amax(act)\nout b : f32 = amax(rot)",
+                   dims, aligned),
+       "pingpong 128x128"},
+      {"one behind the other, short blocks",
+       ragged_spec("h = gemm(x, w)\na = hadamard(h * h, N, 0x1234)\nb = hadamard(a + h, M)\n"
+                   "out y : mxfp8[M, N] = a * b\nout t : bf16[N, P] = b\nout s : f32[E, N] = sum(hadamard(b, N))",
+                   "E = 3, K = 64, N = 40", aligned),
+       ""},
+      {"doubled columns",
+       halved_spec("h = gemm(x, w)\nf, s = split(h, 32)\nout pre : bf16[M, 2*I] = hadamard(h, 2*I)\n"
+                   "out t : bf16[2*I, P] = hadamard(h, M, 0xD7E8)\nout y : bf16[M, I] = f * s",
+                   dims, aligned),
+       ""},
+      {"rows contiguous",
+       "kernel test {\n dim K = 2048, N = 2048\n dyn S\n in x : f16[K, S]\n in w : f16[N, K]\n"
+       " v = tanh(gemm(x, w))\n out y : f16[S, N] = v + hadamard(v, S, 0xD7E8)\n out z : f16[S, N] = hadamard(v, "
+       "N)\n}\n",
+       ""},
+      {"a pass",
+       "kernel test {\n dim E = 2, N = 512\n group M by E\n group P = M align 128\n in x : bf16[M, N]\n"
+       " r = hadamard(x, M, 0xD7E8)\n out q : mxfp8[M, N] = x\n out t : mxfp8[N, P] = r\n out a : f32 = amax(r)\n}\n",
+       ""},
+  };
+  return list;
+}
+
+// Outputs of every family of scaled formats, where registers are scarcest.
+const std::vector<Epilogue>& quantised() {
+  static const std::vector<Epilogue> list = {
+      {"fp8 both ways of a gated activation",
+       halved_spec("gate, up = split(gemm(x, w), 32)\nact = gate * sigmoid(gate) * up\nout y : fp8_1x128[M, I] = act\n"
+                   "out t : fp8_1x128[I, P] = act",
+                   "E = 8, K = 2048, I = 2048", aligned),
+       "cooperative 128x256"},
+      {"fp8 both ways of its backward",
+       "kernel test {\n dim E = 8, K = 2048, I = 1536\n group M by E\n group P = M align 128\n in dy : bf16[M, K]\n"
+       " in w2 : bf16[E, K, I]\n in pre : bf16[M, 2*I]\n in prob : f32[M]\n gate, up = split(pre, 32)\n"
+       " act = gate * sigmoid(gate) * up * prob\n dh, dprob = grad(act, gemm(dy, w2), pre, prob)\n"
+       " out q : fp8_1x128[M, 2*I] = dh\n out t : fp8_1x128[2*I, P] = dh\n out dprob : f32[M] = sum(dprob)\n}\n",
+       ""},
+      {"nvfp4 both ways, seeded",
+       ragged_spec("in rng : i64[2]\nin a : f32\nv = gemm(x, w)\n"
+                   "out y : nvfp4(layout = blocked_128x4, amax = a, seed = rng)[M, N] = v\n"
+                   "out t : nvfp4(layout = blocked_128x4, amax = a, seed = rng)[N, P] = hadamard(v, M, 0xD7E8)",
+                   "E = 8, K = 2048, N = 2048", aligned),
+       ""},
+      {"a gradient of weights as nvfp4_16x16",
+       "kernel test {\n dim E = 8, K = 2048, N = 2048\n group M by E\n in g : bf16[M, N]\n in x : bf16[M, K]\n"
+       " in largest : f32[E]\n out w : nvfp4_16x16(amax = largest)[E, N, K] = gemm(g, x)\n}\n",
+       ""},
+      {"weights in a pass",
+       "kernel test {\n dim E = 8, K = 2048, N = 2048\n in w : bf16[E, N, K]\n out q : fp8_128x128[E, N, K] = w\n"
+       " out t : fp8_128x128[E, K, N] = w\n}\n",
+       ""},
+  };
+  return list;
+}
+
 using Outcomes = std::vector<std::optional<Result<toolchain::CompileOutcome>>>;
 
 Outcomes compile_all(const std::vector<toolchain::CompileRequest>& requests) {
@@ -204,6 +280,16 @@ TEST_CASE("every form of gemm compiles without spills under its first plan") {
   check_spills(forms());
 }
 
+TEST_CASE("rotated blocks compile without spills") {
+  if (!nvrtc()) return;
+  check_spills(rotations());
+}
+
+TEST_CASE("scales and codes of blocks compile without spills") {
+  if (!nvrtc()) return;
+  check_spills(quantised());
+}
+
 TEST_CASE("a kernel that spills in wide tiles does not in narrow ones") {
   if (!nvrtc()) return;
   // Eight products of one row of values are needed together, and the accumulators of 192 columns leave no room for
@@ -230,7 +316,8 @@ TEST_CASE("every template compiles with every parameter") {
   if (!nvrtc()) return;
   std::string source =
       "#include \"epilogue/load.cuh\"\n#include \"epilogue/math.cuh\"\n#include \"epilogue/mx.cuh\"\n"
-      "#include \"epilogue/store.cuh\"\n#include \"kernels/gemm_sm90.cuh\"\nusing namespace epifuse;\n"
+      "#include \"epilogue/store.cuh\"\n#include \"epilogue/hadamard.cuh\"\n#include \"kernels/gemm_sm90.cuh\"\n"
+      "using namespace epifuse;\n"
       "struct Sizes { const void* group_sizes; int groups, capacity, column_tiles, band, batch_rows, rows, row_tiles; "
       "};\n"
       "template <Groups form, bool wide> struct WalkPlan {\n"
@@ -247,7 +334,9 @@ TEST_CASE("every template compiles with every parameter") {
       "  const OwnRowsOf rows(lane, Rows{0, sizes.capacity});\n"
       "  const OwnRowsOf natural_rows(natural, Rows{0, sizes.capacity});\n"
       "  const OwnColumns columns(lane, 0, sizes.groups);\n"
-      "  Block a, b;\n  float v[own_columns], r[own_rows];\n  float sum = 0;\n";
+      "  Block a, b;\n  float v[own_columns], r[own_rows];\n  float sum = 0;\n"
+      "  hadamard_rows<0xd7e8>(a, lane);\n  hadamard_rows<0>(a, natural);\n  hadamard_columns<0>(b, lane);\n"
+      "  hadamard_columns<0xffff>(b, natural);\n";
   for (const char* type : {"f32", "bf16", "f16", "e4m3", "e5m2"}) {
     source += fmt::format(
         "  {{\n    const TileInput<{0}> box(shared, lane), other(shared + 16384, natural);\n"

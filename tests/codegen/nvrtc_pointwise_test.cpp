@@ -1,25 +1,31 @@
 // What NVRTC makes of kernels without gemm, under each of their plans: every launch compiles, and none spills.
 #include <cstdio>
+#include <optional>
+#include <set>
 
 #include "compiler/codegen/emit_kernel.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
 #include "compiler/toolchain/templates.h"
-#include "tests/codegen/pointwise_specs.h"
+#include "tests/codegen/format_specs.h"
 #include "tests/lowering/lowering_support.h"
 
 using namespace epifuse;
 using namespace epifuse::test;
 
-TEST_CASE("kernels without gemm compile without spills") {
+namespace {
+
+// Of `family` alone, if it is given.
+void compile_all(const std::vector<PointwiseSpec>& specs, std::optional<lowering::Family> family = std::nullopt) {
   toolchain::NvrtcToolchain nvrtc(real_file_system(), *read_settings());
   if (const auto location = nvrtc.location(); !location) {
     std::printf("skipped: %s\n", location.error().message.c_str());
     return;
   }
-  for (const PointwiseSpec& spec : pointwise_specs()) {
+  for (const PointwiseSpec& spec : specs) {
     const LoweredText lowered = lower_text(spec.text);
     REQUIRE(!lowered.lowered.plans.empty());
     for (const lowering::KernelPlan& plan : lowered.lowered.plans) {
+      if (family && plan.schedule.family != *family) continue;
       const std::string source = codegen::emit_kernel(lowered.lowered.graph, plan);
       INFO(source);
       const auto outcome = nvrtc.compile({spec.name, source, toolchain::headers_included_by(source), "sm_90a", {}});
@@ -34,4 +40,18 @@ TEST_CASE("kernels without gemm compile without spills") {
       CHECK(outcome->entries.size() == plan.recipe.steps.size());
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("kernels without gemm compile without spills") { compile_all(pointwise_specs()); }
+
+// Of each kind of launch one: the tiles of the pass family are tested elsewhere.
+TEST_CASE("launches that quantise or rotate compile without spills") {
+  const std::set<std::string> names = {"fp8_squares", "nv_rows", "tiles_of_batches", "random_batches", "rotations"};
+  std::vector<PointwiseSpec> specs;
+  for (const PointwiseSpec& spec : format_specs())
+    if (names.count(spec.name) != 0) specs.push_back(spec);
+  REQUIRE(specs.size() == names.size());
+  compile_all(specs, lowering::Family::pointwise);
 }

@@ -111,6 +111,15 @@ inline const std::vector<PointwiseSpec>& pointwise_specs() {
         "dim E = 2, K = 32\ndyn T\ngroup M by E\nin x : bf16[T, K]\nin idx : i32[M]\n"
         "out o : bf16[M, K] = x[idx]",
         {3, 4}, {{"T", 1}});
+    add("slots",
+        "dim E = 4, N = 40\ndyn C\ngroup M by E counts i64 slot C\ngroup P = M align 48\nin x : bf16[M, N]\n"
+        "in b : f32[E, N]\nv = x * b\nout y : f32[M, N] = v\nout t : bf16[N, P] = v\nout r : f32[M] = sum(v)\n"
+        "out s : f32[E, N] += sum(v)\nout all : f32 = amax(v)\nout q : mxfp8[M, N] = v\nout ends : i32[E] = P.ends",
+        {50, 0, 7, 300}, {{"C", 300}});
+    add("slots_ends",
+        "dim E = 3, N = 24\ngroup M by E slot 64\ngroup P = M align 16\nin x : f32[M, N]\nout t : bf16[N, M] = x\n"
+        "out p : f32[P] = sum(x)\nout s : f32[E, N] = sum(x)\nout ends : i32[E] = P.ends",
+        {0, 64, 1}, {}, 5);
     add("functions",
         "dim N = 48\ndyn S\nparam c = 1.5\nin x : f32[S, N]\nin y : f32[S, N] = 2\n"
         "out a : f32[S, N] = exp(min(x, 3)) + log(abs(y) + 0.5) + tanh(x) + sigmoid(c * x) + erf(x) - erfc(y)\n"

@@ -1,10 +1,8 @@
 // The pieces of pointwise kernels (templates/pointwise) on the host's block of threads: groups against groups laid out
-// by hand, for sizes that fit and for sizes that no buffer can hold; sums; scales of blocks against the interpreter's.
+// by hand, for sizes that fit and for sizes that no buffer can hold; sums; tiles of scales; rotations.
 #include <limits>
 #include <random>
 
-#include "base/numbers.h"
-#include "compiler/interpreter/quantiser.h"
 #include "tests/codegen/host/pointwise.cuh"
 #include "tests/support/catch.h"
 
@@ -139,53 +137,4 @@ TEST_CASE("a sum's order is fixed, and of magnitudes NaN is the largest") {
     largest[lane] = magnitudes.warp_result();
   });
   for (int lane = 0; lane < 32; ++lane) CHECK((total[lane] == 496 && largest[lane] == 100));
-}
-
-namespace {
-
-template <class Quantiser>
-void check_scales(epifuse::ir::ScaleRule rule, epifuse::Storage element) {
-  epifuse::ir::TensorType type;
-  type.format = epifuse::ir::Format::mxfp8;
-  type.rule = rule;
-  type.element = element;
-  const auto reference = epifuse::interpreter::make_quantiser(type);
-  REQUIRE(reference);
-  const auto check = [&](uint32_t bits) {
-    const float largest = __uint_as_float(bits);
-    const uint32_t scale = Quantiser::scale(bits);
-    INFO(epifuse::ir::print_type(type) << " of " << largest);
-    REQUIRE(scale == (*reference)->scale(largest));
-    for (const float value : {largest, -largest, largest / 3}) {
-      const uint32_t code = Quantiser::code(value, Quantiser::inverse(scale)),
-                     expected = (*reference)->element(value, scale);
-      const double a = epifuse::decode(element, code), b = epifuse::decode(element, expected);
-      REQUIRE((a == b || (std::isnan(a) && std::isnan(b))));
-    }
-  };
-  // Around every power of two and every mantissa at which a rule may round up; and what is no number.
-  for (uint32_t exponent = 0; exponent < 255; ++exponent)
-    for (const uint32_t mantissa :
-         {0x000000u, 0x000001u, 0x600000u, 0x600001u, 0x5fffffu, 0x6fffffu, 0x700000u, 0x77ffffu, 0x780000u, 0x7fffffu})
-      check(exponent << 23 | mantissa);
-  check(0x7f800000u);
-  check(0x7fc00000u);
-}
-
-}  // namespace
-
-TEST_CASE("scales and codes are the interpreter's, to the bit") {
-  use_conversions(
-      [](int storage, double value) { return epifuse::encode(static_cast<epifuse::Storage>(storage), value); },
-      [](int storage, uint32_t code) { return epifuse::decode(static_cast<epifuse::Storage>(storage), code); });
-  using epifuse::Storage;
-  using Rule = epifuse::ir::ScaleRule;
-  check_scales<MxUp<epifuse::e4m3>>(Rule::up, Storage::e4m3);
-  check_scales<MxFloor<epifuse::e4m3>>(Rule::floor, Storage::e4m3);
-  check_scales<MxEven<epifuse::e4m3>>(Rule::even, Storage::e4m3);
-  check_scales<MxCeil<epifuse::e4m3>>(Rule::ceil, Storage::e4m3);
-  check_scales<MxUp<epifuse::e5m2>>(Rule::up, Storage::e5m2);
-  check_scales<MxFloor<epifuse::e5m2>>(Rule::floor, Storage::e5m2);
-  check_scales<MxEven<epifuse::e5m2>>(Rule::even, Storage::e5m2);
-  check_scales<MxCeil<epifuse::e5m2>>(Rule::ceil, Storage::e5m2);
 }

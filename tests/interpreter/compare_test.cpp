@@ -376,6 +376,86 @@ TEST_CASE("a systematic error inside all intervals is seen in the norms") {
   CHECK(verdict.norms_exceeded > 0);
 }
 
+TEST_CASE("a cast that goes the other way is no error of the arithmetic") {
+  // Products rounded to f16 in the middle: here and there a number lies so near an edge that the device may round it to
+  // the other side, by a step far above the limit of f32's norm.
+  constexpr int64_t m_size = 512, n_size = 8;
+  GraphBuilder g;
+  g.dim("M", m_size), g.dim("N", n_size), g.dim("K", k_size);
+  const Value h = g.gemm(g.in("x", "bf16", "M, K"), g.in("w", "bf16", "N, K"), "K");
+  const Value rounded = g.cast(h, Storage::f16);
+  g.out("c", "f32", "M, N", rounded);
+  g.out("y", "f32", "M, N", rounded + g.cast(h, Storage::f32));  // that to f32 has no edges
+  g.out("s", "f32", "M", rounded, ir::Reduction::sum);
+  Buffers buffers;
+  buffers["x"] = normal_tensor(Storage::bf16, {m_size, k_size}, 1);
+  buffers["w"] = normal_tensor(Storage::bf16, {n_size, k_size}, 2, 0.08);
+  const std::unique_ptr<GemmProvider> gemm = cpu_gemm();
+  const Result<Reference> reference = Reference::make(g.graph, buffers, {}, *gemm);
+  REQUIRE(reference);
+  // One cast in `flips` of those that may goes the other way; the other numbers are off by so much of their interval.
+  const auto stored_with = [&](int64_t flips, double share) {
+    int64_t jumping = 0;
+    Buffers stored = *run(g.graph, buffers);
+    std::vector<double> sums(m_size);
+    for (const int output : {0, 1}) {
+      const Result<OutputWalk> walk = reference->walk(g.graph.outputs[output], true);
+      for (int64_t t = 0; t < walk->tiles(); ++t) {
+        const Tile tile = walk->tile(t);
+        for (int64_t r = 0; r < tile.rows; ++r)
+          for (int64_t c = 0; c < tile.cols; ++c) {
+            const int64_t i = r * Tile::pitch + c;
+            const double value = tile.value[i], low = tile.low[i], high = tile.high[i];
+            double device = value + share * (high - value);
+            if (tile.jumps[i] != 0) device = ++jumping % flips != 0 ? value : value - low > high - value ? low : high;
+            store_one(stored[g.graph.outputs[output].tensor.name], walk->position(tile, r, c), device);
+            if (output == 0) sums[tile.position[0] + r] += device;
+          }
+      }
+    }
+    for (int64_t m = 0; m < m_size; ++m) store_one(stored["s"], m, sums[m]);
+    return stored;
+  };
+  const Buffers good = stored_with(8, 0);
+  for (const ir::Output& output : g.graph.outputs) {
+    const Verdict verdict = *judge(*reference, output, good);
+    INFO(verdict.print());
+    CHECK(verdict.ok);
+    CHECK(verdict.more_steps > 0);
+    CHECK(verdict.worst_strip_norm > verdict.norm_limit);
+  }
+  // What is systematic is still seen, in those that jump and in the others.
+  for (const Buffers& wrong : {stored_with(1, 0), stored_with(8, 0.5)}) {
+    const Verdict verdict = *judge(*reference, g.graph.outputs[1], wrong);
+    INFO(verdict.print());
+    CHECK(verdict.outside == 0);
+    CHECK(verdict.norms_exceeded > 0);
+  }
+}
+
+TEST_CASE("a comparison that goes the other way is no error of the arithmetic") {
+  // 1 or 2 by a number that the device knows to 2^-20: beside its own value it may find it on either side.
+  GraphBuilder g;
+  g.dim("N", 64);
+  const Value x = g.in("x", "f32", "N"), power = g.map(ir::Op::exp, {g.in("y", "f32", "N")});
+  g.out("v", "f32", "N", g.map(ir::Op::select, {g.map(ir::Op::less, {x, power}), g.number(1), g.number(2)}));
+  Buffers buffers;
+  buffers["y"] = test::tensor_by(Storage::f32, {64}, [](int64_t) { return 0.0; });
+  buffers["x"] = test::tensor_by(Storage::f32, {64}, [](int64_t i) { return i == 5 ? 1.0 : i % 2 * 2.0; });
+  const std::unique_ptr<GemmProvider> gemm = cpu_gemm();
+  const Result<Reference> reference = Reference::make(g.graph, buffers, {}, *gemm);
+  REQUIRE(reference);
+  Buffers stored = *run(g.graph, buffers);
+  for (const double either : {1.0, 2.0}) {
+    store_one(stored["v"], 5, either);
+    const Verdict verdict = *judge(*reference, g.graph.outputs[0], stored);
+    INFO(verdict.print());
+    CHECK(verdict.ok);
+  }
+  store_one(stored["v"], 6, 3 - load_one(stored["v"], 6));  // its comparison is certain
+  CHECK(judge(*reference, g.graph.outputs[0], stored)->outside == 1);
+}
+
 TEST_CASE("NaN must appear where it must, and nowhere else") {
   Kernel kernel(false);
   store_code(kernel.buffers["x"], 40 * k_size + 3, 0x7FC0);

@@ -194,6 +194,34 @@ TEST_CASE("a size that is asked for, and a given buffer that contradicts it") {
   }
 }
 
+TEST_CASE("the rows of a slot that nothing else says are those of the rows that are given, or what is asked for") {
+  const ir::Graph graph = graph_of(grouped("slot C\n  dyn C"));
+  InputOptions options;
+  options.given["x"] = interpreter::make_tensor(Storage::bf16, {120, 64}, 0x3C);
+  options.counts = {{40, 0, 7}};
+  CHECK(integers(make(graph, options).at("M.ends")) == std::vector<int64_t>{40, 40, 87});
+  options.counts.reset();
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    options.seed = seed;
+    const std::vector<int64_t> ends = integers(make(graph, options).at("M.ends"));
+    for (int64_t e = 0; e < 3; ++e) CHECK((ends[e] >= 40 * e && ends[e] <= 40 * (e + 1)));
+  }
+  options.sizes["C"] = 41;
+  CHECK(contains(error_of(graph, options), "3 slots of C for 'M' are not the 120 rows that are given"));
+  options.sizes.clear();
+  options.given["x"] = interpreter::make_tensor(Storage::bf16, {121, 64}, 0x3C);
+  CHECK(contains(error_of(graph, options), "'M' has 121 rows, which are not 3 whole slots of C"));
+  options.given.clear();
+  options.sizes["C"] = 50;
+  options.counts = {{50, 1, 0}};
+  options.slack_rows = 9;  // there is none: it would make the slots larger
+  const Buffers made = make(graph, options);
+  CHECK(made.at("x").extents[0] == 150);
+  CHECK(integers(made.at("M.ends")) == std::vector<int64_t>{50, 51, 100});
+  options.counts = {{51, 1, 0}};
+  CHECK(contains(error_of(graph, options), "'M.ends': group 0 would be rows 0 to 51 of 150"));
+}
+
 TEST_CASE("slots of more rows than a kernel takes") {
   for (const char* slot : {"C", "4*C"}) {
     const ir::Graph graph =

@@ -127,12 +127,6 @@ TEST_CASE("what an epilogue cannot do yet is refused at the tensor") {
   CHECK(refusal("kernel test {\n dyn B, S\n dim N = 64, K = 64\n in x : bf16[B, S, K]\n in w : bf16[B, N, K]\n"
                 " in r : bf16[S, N]\n out y : bf16[B, S, N] = gemm(x, w) + r\n}") ==
         "r: an epilogue input of shape [S, N] is not lowered yet");
-  CHECK(refusal(ragged_spec("out y : fp8_1x128[M, N] = gemm(x, w)")) ==
-        "y: an output of type fp8_1x128 is not lowered yet");
-  CHECK(refusal(ragged_spec("out y : mxfp8(layout = blocked_128x4)[M, N] = gemm(x, w)")) ==
-        "y: an output of type mxfp8(layout = blocked_128x4) is not lowered yet");
-  CHECK(refusal(ragged_spec("out y : mxfp8(rule = floor)[M, N] = gemm(x, w)")) ==
-        "y: an output of type mxfp8(rule = floor) is not lowered yet");
   for (const int piece : {16, 48})
     CHECK(refusal(halved_spec(
               fmt::format("h = gemm(x, w)\nf, s = split(h, {})\nout p : mxfp8[M, 2*I] = h\nout y : bf16[M, I] = f * s",
@@ -252,6 +246,53 @@ TEST_CASE("rows that are called like doubled columns are rows") {
       "kernel test {\n dim E = 2, I = 64\n group M by E\n in g : bf16[M, 2*I]\n in x : bf16[M, I]\n"
       " out w : f32[E, 2*I, I] += gemm(g, x)\n}");
   CHECK(sinks(result.plan()) == "rows 0 x1 +=; ");
+}
+
+TEST_CASE("a rotation is a leaf of the values behind it, one for each half") {
+  const LoweredText result =
+      lower_text(halved_spec("h = gemm(x, w)\nf, s = split(h, 32)\nout p : bf16[M, 2*I] = hadamard(h, 2*I, 0xD7E8)\n"
+                             "out y : bf16[M, I] = 4 * hadamard(f * s, M) + hadamard(f * s, M)"));
+  CHECK(lines(result, {"value", "sink"}) ==
+        "value %0 = accumulator part 0\nvalue %1 = hadamard along columns signs 0xd7e8 %0\n"
+        "value %2 = accumulator part 1\nvalue %3 = hadamard along columns signs 0xd7e8 %2\nvalue %4 = number 4\n"
+        "value %5 = mul %0 %2\nvalue %6 = hadamard along rows signs 0x0000 %5\nvalue %7 = mul %4 %6\n"
+        "value %8 = add %7 %6\nsink rows p bf16 place 0 from %1 %3\nsink rows y bf16 place 0 from %8\n");
+  // Along the rows, how the columns are dealt out does not matter; nor do short blocks of columns.
+  for (const char* body : {"h = gemm(x, w)\nf, s = split(h, 8)\nout p : bf16[M, 2*I] = hadamard(h, M)\n"
+                           "out y : bf16[M, I] = f * s",
+                           "f, s = split(gemm(x, w))\nout y : bf16[M, I] = hadamard(f * s, I)"})
+    CHECK(!lower_text(halved_spec(body, "E = 3, K = 64, I = 96")).lowered.plans.empty());
+}
+
+TEST_CASE("what is rotated is computed before what needs it, after what does not, and once") {
+  auto clusters = [](const std::string& body) {
+    const LoweredText result = lower_text(ragged_spec(body));
+    const lowering::Epilogue& epilogue = result.plan().epilogue;
+    const std::vector<lowering::ValueCluster> all = lowering::value_clusters(epilogue);
+    const std::vector<int> waiting = lowering::waiting_blocks(epilogue, all);
+    std::string text;
+    for (size_t i = 0; i < all.size(); ++i) {
+      text += fmt::format("{} [{}]{} ", waiting[i], fmt::join(all[i].roots, " "),
+                          all[i].at_once(epilogue) ? " at once" : "");
+      for (const lowering::SinkGroup& group : all[i].groups)
+        text += fmt::format("({}: {}, {}) ", fmt::join(group.values, " "), group.sinks.size(),
+                            fmt::join(group.hadamards, " "));
+    }
+    return text;
+  };
+  const std::string h = "h = gemm(x, w)\n";
+  // The block that a sink has seen is rotated.
+  CHECK(clusters(h + "e = exp(h)\nout a : bf16[M, N] = cast(hadamard(e, M), bf16)\nout b : bf16[M, N] = e\n"
+                     "out c : bf16[M, N] = h") == "0 [0] (0: 1, ) 0 [1] (1: 1, 2) 0 [3] (3: 1, ) ");
+  // What lies on both sides of the rotation does not bring them together, but waits.
+  CHECK(clusters(h + "e = exp(h)\nout a : bf16[M, N] = e * hadamard(e, M)") == "0 [1] (1: 0, 2) 1 [3] (3: 1, ) ");
+  // Two of one value, and one of another that shares operations.
+  CHECK(clusters(h + "e = exp(h)\nout a : bf16[M, N] = hadamard(e, M) * hadamard(e, N)\n"
+                     "out b : f32[M] = sum(hadamard(e * 2, N))") ==
+        "0 [1 6] at once (1: 0, 2 3) (6: 0, 7) 1 [4] (4: 1, ) 0 [7] (7: 1, ) ");
+  // One behind the other; the first waits beside the second.
+  CHECK(clusters(h + "r = hadamard(h, M)\nout a : bf16[M, N] = r * hadamard(r * r, N)") ==
+        "0 [0] (0: 0, 1) 1 [2] (2: 0, 3) 0 [4] (4: 1, ) ");
 }
 
 TEST_CASE("values that share operations are computed together, others where they are stored") {

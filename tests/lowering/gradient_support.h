@@ -63,8 +63,7 @@ inline Columns evaluate(const ir::Graph& graph, const interpreter::Buffers& buff
       const interpreter::Tile tile = walk->tile(i);
       for (int64_t r = 0; r < tile.rows; ++r)
         for (int64_t c = 0; c < tile.cols; ++c)
-          values[static_cast<size_t>(tile.first + r * walk->row_stride() + c * walk->col_stride())] =
-              tile.value[r * interpreter::Tile::pitch + c];
+          values[static_cast<size_t>(walk->position(tile, r, c))] = tile.value[r * interpreter::Tile::pitch + c];
     }
   }
   return result;

@@ -52,6 +52,13 @@ TEST_CASE("the narrow side of a split counts the columns, and reductions are fin
               "dh = grad(g * u, d, h)\nout dh : mxfp8[M, 2*I] = dh"));
 }
 
+TEST_CASE("rotations of tokens and of columns are passes") {
+  CHECK(
+      is_pass("dim E = 2, N = 512\ngroup M by E\ngroup P = M align 128\nin x : bf16[M, N]\nout q : mxfp8[M, N] = x\n"
+              "out t : mxfp8[N, P] = hadamard(hadamard(x, M, 0xD7E8), N)"));
+  CHECK(!is_pass("dim N = 64\ndyn B, S\nin x : bf16[B, S, N]\nout y : bf16[B, S, N] = hadamard(x, B)"));
+}
+
 TEST_CASE("what tiles do not have is left to the general launches") {
   CHECK(!is_pass("dim N = 63\ndyn S\nin x : bf16[S, N]\nout y : bf16[S, N] = x"));   // columns in eights
   CHECK(!is_pass("dim N = 64\ndyn S\nin x : bf16[S, N]\nout y : f32[S] = sum(x)"));  // nothing over rows

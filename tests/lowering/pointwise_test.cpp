@@ -93,16 +93,84 @@ TEST_CASE("few terms are added by a thread, rows by a warp, and what has no boun
 }
 
 TEST_CASE("what is not lowered is refused by name and place") {
-  const std::string rows = "dim E = 2, N = 64\ngroup M by E\ngroup P = M align 128\nin x : bf16[M, N]\n";
-  CHECK(contains(refusal(rows + "out y : mxfp4[M, N] = x"), "an output of type mxfp4"));
-  CHECK(contains(refusal(rows + "out y : mxfp8(layout = blocked_128x4)[M, N] = x"), "blocked_128x4"));
   CHECK(contains(refusal("dim E = 2, N = 64\ngroup M by E\nin x : mxfp8[M, N]\nout y : bf16[M, N] = x"),
                  "an input of type mxfp8"));
-  CHECK(contains(refusal("dim E = 2, N = 64\ngroup M by E slot 8\nin x : bf16[M, N]\nout y : bf16[M, N] = x"),
-                 "groups in slots"));
-  const std::string all = refusal(rows + "out y : mxfp4[M, N] = x\nout z : nvfp4[M, N] = x");
-  CHECK(contains(all, "mxfp4"));
-  CHECK(contains(all, "nvfp4"));  // all of a kernel's at once
+  const std::string all = refusal(
+      "dim E = 2, N = 64\ngroup M by E\nin a : mxfp8[M, N]\nin b : mxfp4[M, N]\nout y : bf16[M, N] = a\n"
+      "out z : bf16[M, N] = b");
+  CHECK(contains(all, "an input of type mxfp8"));
+  CHECK(contains(all, "an input of type mxfp4"));  // all of a kernel's at once
+}
+
+TEST_CASE("4-bit codes share bytes, so rows are of even length") {
+  const LoweredText result = lower_body(
+      "dyn S, T\nin x : bf16[S, T]\nin y : bf16[T, S/3]\nout q : mxfp4[S, T] = x\nout r : mxfp4[T, S/3] = y");
+  for (const RecipeSymbol& symbol : result.plan("pointwise").recipe.symbols)
+    CHECK(symbol.multiple == (symbol.name == "T" ? 2 : 6));
+  const LoweredText fixed = lower_body("dim N = 6\ndyn S\nin x : bf16[S, N]\nout q : mxfp4[S, N] = x");
+  CHECK(fixed.plan("pointwise").pointwise.at(0).width == 2);
+  CHECK(fixed.plan("pointwise").recipe.find_tensor("q")->alignment == 1);
+  const LoweredText eights = lower_body("dim N = 64\ndyn S\nin x : bf16[S, N]\nout q : mxfp4[S, N] = x");
+  CHECK(eights.plan("pointwise").pointwise.at(0).width == 8);
+  CHECK(eights.plan("pointwise").recipe.find_tensor("q")->alignment == 4);
+}
+
+TEST_CASE("long blocks are a warp's where it reads them as they lie, blocks of two dimensions always") {
+  const auto launch = [](const std::string& out) {
+    const LoweredText lowered = lower_body("dim N = 256\ndyn S\nin x : bf16[S, N]\nout q : " + out + " = x");
+    return lowered.plan("pointwise").pointwise.back();
+  };
+  const auto row = launch("fp8_1x128[S, N]");
+  CHECK(row.warps);
+  CHECK((row.block_rows == 1 && row.block_columns == 128));
+  const auto turned = launch("fp8_1x128[N, S]");
+  CHECK_FALSE(turned.warps);
+  CHECK(turned.order == std::vector<int>{0, 1});  // neighbouring threads take neighbours in x
+  const auto square = launch("fp8_128x128[N, S]");
+  CHECK(square.warps);
+  CHECK(square.rows_first);
+  CHECK((square.axes[0].step == 128 && square.axes[1].step == 128));
+  // Across the blocks eight neighbours are stored at once.
+  const auto across = launch("mxfp8(along = S)[S, N]");
+  CHECK_FALSE(across.warps);
+  CHECK((across.block_rows == 32 && across.block_columns == 1 && across.axes[1].step == 8));
+}
+
+TEST_CASE("tiles of scales are set to zero before the blocks fill them") {
+  const LoweredText result = lower_body(
+      "dim E = 2, N = 64\ngroup M by E\ngroup P = M align 32\nin x : bf16[M, N]\n"
+      "out y : mxfp8(layout = blocked_128x4)[N, P] = x\nout z : mxfp8[N, P] = x");
+  const lowering::KernelPlan& plan = result.plan("pointwise");
+  REQUIRE(plan.pointwise.size() == 3);
+  CHECK(plan.pointwise[0].kind == PointwiseKind::clear);
+  CHECK(plan.pointwise[0].kept == 0);
+  CHECK(plan.pointwise[0].tiled_axis == 1);
+  CHECK(plan.pointwise[1].kind == PointwiseKind::blocks);
+  CHECK(plan.pointwise[1].tables.at(0).places.back().unit == 128);
+  CHECK(plan.recipe.find_tensor("y.scale")->alignment == 16);
+  CHECK(plan.recipe.find_tensor("z.scale")->alignment == 1);
+  // … but where blocks fill all of them.
+  const LoweredText whole = lower_body(
+      "dim E = 2, N = 128\ngroup M by E\ngroup P = M align 256\nin x : bf16[M, N]\n"
+      "out y : mxfp8(layout = blocked_128x4)[N, P] = x\nout z : mxfp8(layout = blocked_128x4)[P, N] = x");
+  CHECK(whole.plan("pointwise").pointwise.size() == 2);
+}
+
+TEST_CASE("a rotation is a launch before those that read it") {
+  const LoweredText result = lower_body(
+      "dim E = 2, N = 40\ngroup M by E\nin x : bf16[M, N]\na = hadamard(x, N)\nout y : f32[M, N] = hadamard(a + 1, M, "
+      "3)\n"
+      "out z : bf16[M, N] = 4 * a");
+  const lowering::KernelPlan& plan = result.plan("pointwise");
+  REQUIRE(plan.pointwise.size() == 4);
+  CHECK(plan.pointwise[0].kind == PointwiseKind::rotate);
+  CHECK(plan.pointwise[0].width == 8);
+  CHECK(plan.pointwise[1].kind == PointwiseKind::rotate);
+  CHECK(plan.pointwise[1].split.grouped == result.lowered.graph.nodes.at(0).shape.at(0).dim);
+  CHECK(plan.workspace.size() == 2);
+  REQUIRE(field(plan.recipe.steps[1], "out"));
+  CHECK(field(plan.recipe.steps[1], "out")->tensor == workspace_name);
+  CHECK(plan.pointwise[2].kind == PointwiseKind::elements);
 }
 
 TEST_CASE("a plan prints its launches") {

@@ -25,6 +25,7 @@ struct WalkParameters {
   const void* group_sizes;
   int groups, capacity, column_tiles, band;
   int batch_rows = 0;
+  int slot = 0;
 };
 
 struct Layout {
@@ -37,11 +38,13 @@ int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / mu
 
 // `sizes` as the caller gives them: where groups end, or how many rows they have; all of them fit unless `cut`.
 template <class Plan>
-Layout lay_out(const std::vector<int64_t>& sizes, int64_t capacity) {
+Layout lay_out(const std::vector<int64_t>& sizes, int64_t capacity, int64_t slot) {
   Layout layout;
   int64_t start[2] = {0, 0};
   for (const int64_t size : sizes) {
-    const int64_t wanted = Plan::groups == Groups::ends ? size - start[0] : size;
+    if (in_slots(Plan::groups)) start[0] = std::min(static_cast<int64_t>(layout.counts.size()) * slot, capacity);
+    int64_t wanted = says_ends(Plan::groups) ? size - start[0] : size;
+    if (in_slots(Plan::groups)) wanted = std::min(wanted, slot);
     const int64_t rows = std::max<int64_t>(0, std::min(wanted, capacity - start[0]));
     layout.counts.push_back(rows);
     for (int place = 0; place < 2; ++place) {
@@ -56,7 +59,7 @@ Layout lay_out(const std::vector<int64_t>& sizes, int64_t capacity) {
 }
 
 template <class Plan>
-void check(const std::vector<int64_t>& sizes, int capacity, int column_tiles, int band) {
+void check(const std::vector<int64_t>& sizes, int capacity, int column_tiles, int band, int slot = 0) {
   std::vector<int> narrow(sizes.begin(), sizes.end());
   std::vector<i64> wide(sizes.begin(), sizes.end());
   const WalkParameters p{Plan::wide_sizes ? static_cast<const void*>(wide.data()) : narrow.data(),
@@ -64,8 +67,10 @@ void check(const std::vector<int64_t>& sizes, int capacity, int column_tiles, in
                          capacity,
                          column_tiles,
                          band,
-                         static_cast<int>(sizes.empty() ? 0 : sizes[0])};
-  const Layout layout = lay_out<Plan>(Plan::groups == Groups::one ? std::vector<int64_t>{capacity} : sizes, capacity);
+                         static_cast<int>(sizes.empty() ? 0 : sizes[0]),
+                         slot};
+  const Layout layout =
+      lay_out<Plan>(Plan::groups == Groups::one ? std::vector<int64_t>{capacity} : sizes, capacity, slot);
 
   // Rows of every place, each as often as there are column tiles.
   std::set<std::tuple<int, int64_t, int>> seen;  // group, row in the group, column tile
@@ -153,6 +158,64 @@ TEST_CASE("groups of an aligned dimension start where the alignment says") {
   check_random<Groups::counts, false, 96, 96>(14);
 }
 
+namespace {
+
+// Sizes of groups in slots, as the caller gives them. An empty group may say that it ends where the one before it does.
+std::vector<int64_t> slot_sizes(std::mt19937& random, bool ends, int groups, int slot) {
+  std::vector<int64_t> sizes;
+  int64_t end = 0;
+  for (int group = 0; group < groups; ++group) {
+    const int64_t full = random() % 4, rows = full == 0 ? 0 : full == 1 ? slot : random() % (slot + 1);
+    const int64_t start = int64_t{group} * slot;
+    end = rows == 0 && random() % 2 ? end : start + rows;
+    sizes.push_back(ends ? end : rows);
+  }
+  return sizes;
+}
+
+template <Groups form, bool wide, int aligned>
+void check_slots(uint32_t seed) {
+  using Plan = WalkPlan<form, wide, 1, aligned>;
+  std::mt19937 random(seed);
+  for (int round = 0; round < 40; ++round) {
+    const int groups = round == 0 ? 300 : 1 + static_cast<int>(random() % 12);
+    const int slot = round == 1 ? 0 : round % 2 ? 128 : 1 + static_cast<int>(random() % 400);
+    const std::vector<int64_t> sizes = slot_sizes(random, says_ends(form), groups, slot);
+    // Whole slots, with room behind, or too few: then the last groups are cut, or lie behind everything.
+    const int slack = random() % 3 == 0 ? -static_cast<int>(random() % 500) : static_cast<int>(random() % 50);
+    INFO("seed " << seed << " round " << round << " slot " << slot);
+    check<Plan>(sizes, std::max(1, groups * slot + slack), 1 + static_cast<int>(random() % 5),
+                1 + static_cast<int>(random() % 9), slot);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("groups in slots start where their slot does, and their aligned form follows the rows alone") {
+  check_slots<Groups::slot_counts, false, 128>(41);
+  check_slots<Groups::slot_counts, true, 48>(42);
+  check_slots<Groups::slot_ends, false, 96>(43);
+  check_slots<Groups::slot_ends, true, 128>(44);
+}
+
+TEST_CASE("sizes that no slot can hold are cut") {
+  check<WalkPlan<Groups::slot_counts, false, 1, 128>>({100, 400, -5, 129}, 512, 3, 2, 128);
+  check<WalkPlan<Groups::slot_ends, false, 1, 128>>({100, 50, 1000, 300}, 512, 3, 2, 128);
+  check<WalkPlan<Groups::slot_counts, true, 1, 128>>({int64_t{1} << 40, -(int64_t{1} << 40), 7}, 384, 3, 2, 128);
+  // Slots past what an int can count.
+  check<WalkPlan<Groups::slot_counts, false, 1, 128>>({5, 5, 5, 5, 5}, 1000, 1, 1, 1 << 30);
+}
+
+TEST_CASE("alignments that are no power of two, with one group and with 300") {
+  check_random<Groups::ends, false, 48, 96>(51);
+  check_random<Groups::counts, true, 96, 48>(52);
+  for (const int64_t rows : {0, 1, 47, 48, 49, 300}) {
+    check<WalkPlan<Groups::counts, false, 48, 96>>({rows}, static_cast<int>(up(rows, 48)) + 1, 2, 2);
+    check<WalkPlan<Groups::counts, true, 1, 48>>(std::vector<int64_t>(300, rows), static_cast<int>(300 * rows) + 1, 1,
+                                                 2);
+  }
+}
+
 TEST_CASE("batches have rows alike; a place may count from each batch's start") {
   for (const int64_t rows : {1, 127, 128, 129, 300})
     for (const size_t batches : {1, 2, 7}) {
@@ -184,18 +247,18 @@ struct DepthPlan {
   static constexpr Groups groups = form;
   static constexpr bool wide_sizes = wide, skips_empty = skips;
   static constexpr int depth_alignment = alignment_, places = 2;
-  static constexpr int alignment(int place) { return place == 0 ? alignment_ : 1; }
+  static constexpr int alignment(int place) { return place == 0 ? 1 : 32; }  // of results' rows
   static constexpr bool local(int place) { return place == 1; }
 };
 
 struct DepthParameters {
   const void* group_sizes;
-  int groups, capacity, column_tiles, band, batch_rows, rows, row_tiles;
+  int groups, capacity, column_tiles, band, batch_rows, rows, row_tiles, slot;
 };
 
 // Every tile of every result once, the rows and the contracted stretch with it.
 template <class Plan>
-void check_depths(const std::vector<int64_t>& sizes, int capacity, int rows, int column_tiles, int band) {
+void check_depths(const std::vector<int64_t>& sizes, int capacity, int rows, int column_tiles, int band, int slot = 0) {
   std::vector<int> narrow(sizes.begin(), sizes.end());
   std::vector<i64> wide(sizes.begin(), sizes.end());
   const DepthParameters p{Plan::wide_sizes ? static_cast<const void*>(wide.data()) : narrow.data(),
@@ -205,11 +268,14 @@ void check_depths(const std::vector<int64_t>& sizes, int capacity, int rows, int
                           band,
                           static_cast<int>(sizes[0]),
                           rows,
-                          static_cast<int>(up(rows, tile_rows) / tile_rows)};
+                          static_cast<int>(up(rows, tile_rows) / tile_rows),
+                          slot};
   std::vector<int64_t> first, depth;
   int64_t start = 0;
   for (const int64_t size : sizes) {
-    const int64_t wanted = Plan::groups == Groups::ends ? size - start : size;
+    if (in_slots(Plan::groups)) start = std::min(static_cast<int64_t>(first.size()) * slot, int64_t{capacity});
+    int64_t wanted = says_ends(Plan::groups) ? size - start : size;
+    if (in_slots(Plan::groups)) wanted = std::min(wanted, int64_t{slot});
     first.push_back(start);
     depth.push_back(Plan::groups == Groups::uniform ? wanted
                                                     : std::max<int64_t>(0, std::min(wanted, capacity - start)));
@@ -234,7 +300,8 @@ void check_depths(const std::vector<int64_t>& sizes, int capacity, int rows, int
     REQUIRE(tile.row_tile == tile.group * p.row_tiles + tile.first_row / tile_rows);
     REQUIRE(tile.rows[0].first == tile.group * rows + tile.first_row);
     REQUIRE(tile.rows[1].first == tile.first_row);
-    for (const Rows& place : tile.rows) REQUIRE(place.limit == rows - tile.first_row);
+    for (int place = 0; place < 2; ++place)
+      REQUIRE(tile.rows[place].limit == up(rows, Plan::alignment(place)) - tile.first_row);
   }
   const auto results = Plan::skips_empty
                            ? std::count_if(depth.begin(), depth.end(), [](int64_t size) { return size > 0; })
@@ -282,6 +349,22 @@ TEST_CASE("a result for each group, over the stretch that the group contracts") 
   check_random_depths<Groups::ends, true, 128, false>(23);
   check_depths<DepthPlan<Groups::uniform, false, 1, false>>({70, 70, 70}, 70, 200, 3, 2);
   check_depths<DepthPlan<Groups::uniform, false, 1, false>>({0, 0}, 0, 200, 3, 2);
+}
+
+TEST_CASE("a contraction in slots, and in groups aligned to what is no power of two") {
+  check_random_depths<Groups::ends, false, 48, false>(24);
+  check_random_depths<Groups::counts, true, 96, true>(25);
+  std::mt19937 random(26);
+  for (const int slot : {1, 64, 200}) {
+    const std::vector<int64_t> counts = slot_sizes(random, false, 9, slot), ends = slot_sizes(random, true, 9, slot);
+    for (const int capacity : {9 * slot, 9 * slot + 7, 5 * slot + 1}) {
+      INFO(slot << " of " << capacity);
+      check_depths<DepthPlan<Groups::slot_counts, false, 1, false>>(counts, capacity, 200, 3, 2, slot);
+      check_depths<DepthPlan<Groups::slot_counts, true, 1, true>>(counts, capacity, 200, 3, 2, slot);
+      check_depths<DepthPlan<Groups::slot_ends, true, 1, false>>(ends, capacity, 200, 3, 2, slot);
+      check_depths<DepthPlan<Groups::slot_ends, false, 1, true>>(ends, capacity, 200, 3, 2, slot);
+    }
+  }
 }
 
 TEST_CASE("results that empty groups leave alone have no tiles") {

@@ -209,7 +209,7 @@ TEST_CASE("a text with mistakes is not formatted") {
 }
 
 TEST_CASE("the specs and the library are formatted") {
-  for (const char* folder : {"specs", "specs/lib"})
+  for (const char* folder : {"specs", "specs/lib", "specs/cudnn", "specs/recipes"})
     for (const fs::path& path : specs_in(folder)) {
       INFO(path << " is not formatted: epifuse fmt writes it anew");
       const std::string text = read(path);
@@ -220,7 +220,8 @@ TEST_CASE("the specs and the library are formatted") {
 TEST_CASE("whatever the blanks were, the tree and the comments stay, and formatting again changes nothing") {
   std::mt19937 random(20251129);
   std::vector<fs::path> paths = specs_in("specs");
-  for (const fs::path& path : specs_in("specs/lib")) paths.push_back(path);
+  for (const char* folder : {"specs/lib", "specs/cudnn", "specs/recipes"})
+    for (const fs::path& path : specs_in(folder)) paths.push_back(path);
   paths.push_back(std::string(EPIFUSE_SOURCE_DIR) + "/tests/semantics/language_examples.epi");
   for (const fs::path& path : paths) {
     const std::string original = read(path);

@@ -9,9 +9,9 @@ using namespace epifuse::test;
 namespace {
 
 template <class Plan, class Size>
-void check(const std::vector<Size>& sizes, int capacity) {
+void check(const std::vector<Size>& sizes, int capacity, int slot = 0) {
   Numbers p;
-  p.group_sizes = sizes.data(), p.groups = static_cast<int>(sizes.size()), p.capacity = capacity;
+  p.group_sizes = sizes.data(), p.groups = static_cast<int>(sizes.size()), p.capacity = capacity, p.slot = slot;
   struct Seen {
     Tile<2> first{};
     int tiles = 0;
@@ -92,6 +92,25 @@ TEST_CASE("sizes that do not fit the capacity are cut as the walk cuts them") {
   check_random<Groups::ends, 16, 256, int>(6, false);
   check_random<Groups::counts, 1, 32, int>(7, false);
   check_random<Groups::counts, 64, 96, i64>(8, false);
+}
+
+TEST_CASE("groups in slots are found where the walk finds them") {
+  std::mt19937 random(9);
+  for (const int groups : {1, 32, 33, 300})
+    for (const bool fitting : {true, false}) {
+      constexpr int slot = 200;
+      std::vector<int> counts;
+      std::vector<i64> ends;
+      for (int g = 0; g < groups; ++g) {
+        const int rows = random() % 3 ? static_cast<int>(random() % (fitting ? slot + 1 : 3 * slot)) : 0;
+        counts.push_back(fitting || random() % 8 ? rows : -rows);
+        ends.push_back(rows == 0 && g > 0 ? ends.back() : i64{g} * slot + rows);
+      }
+      INFO(groups << " " << fitting);
+      const int capacity = groups * slot - (fitting ? 0 : 350);
+      check<RowsPlanOf<Groups::slot_counts, 1, 128>>(counts, std::max(capacity, 1), slot);
+      check<RowsPlanOf<Groups::slot_ends, 1, 48, true>>(ends, std::max(capacity, 1), slot);
+    }
 }
 
 TEST_CASE("without groups there is one, or as many as there are batches") {

@@ -30,6 +30,7 @@ struct Numbers {
   int partial_pitch = 0;
   void* out = nullptr;
   int blocks = 0, columns = 0;
+  int slot = 0;  // groups in slots
 };
 
 struct Matrix {

@@ -202,6 +202,15 @@ class GraphBuilder {
       last.times *= 2;
     return add(node);
   }
+  Value hadamard(Value value, const std::string& along, uint32_t signs = 0) {
+    ir::Node node;
+    node.op = ir::Op::hadamard;
+    node.args = {value.id};
+    node.shape = graph.nodes[value.id].shape;
+    node.along = graph.base_name(extent(along));
+    node.signs = signs;
+    return add(node);
+  }
   Value group_ends(const std::string& name) {
     ir::Node node;
     node.op = ir::Op::group_ends;

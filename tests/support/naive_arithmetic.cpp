@@ -21,7 +21,7 @@ constexpr Long certain = 8;
 // Beyond the range of f32 a value is infinite.
 Estimate made(Long value, Long error) {
   if (std::fabs(value) >= 0x1.ffffffp127L && std::isfinite(value)) return {std::copysign(infinity, value), error};
-  return {value, error + std::fabs(value) * unit};
+  return {value, std::isfinite(value) ? error + std::fabs(value) * unit : error};
 }
 
 // A function with a slope.
@@ -76,6 +76,7 @@ Format format_of(Storage storage) {
     case Storage::f16: return {10, -14, 65504, false};
     case Storage::e4m3: return {3, -6, 448, true};
     case Storage::e5m2: return {2, -14, 57344, true};
+    case Storage::e2m1: return {1, 0, 6, true};
     default: throw std::logic_error("a format that the naive evaluation does not have");
   }
 }
@@ -215,28 +216,39 @@ Long round_naively(Storage storage, Long value) {
   return std::copysign(format.saturates ? format.largest : infinity, value);
 }
 
-Long decode_naively(Storage storage, const std::vector<uint8_t>& bytes, int64_t position) {
-  switch (storage) {
-    case Storage::f32: return at<float>(bytes, position);
-    case Storage::bf16: return decode_float(at<uint16_t>(bytes, position), 8, 7, true);
-    case Storage::f16: return decode_float(at<uint16_t>(bytes, position), 5, 10, true);
-    case Storage::e4m3: return decode_float(at<uint8_t>(bytes, position), 4, 3, false);
-    case Storage::e5m2: return decode_float(at<uint8_t>(bytes, position), 5, 2, true);
-    case Storage::i32: return at<int32_t>(bytes, position);
-    case Storage::i64: return static_cast<Long>(at<int64_t>(bytes, position));
-    case Storage::e8m0: {
-      const int code = at<uint8_t>(bytes, position);
-      return code == 255 ? nan : std::ldexp(1.0L, code - 127);
-    }
-    default: throw std::logic_error("a format that the naive evaluation does not have");
+Long largest_naively(Storage storage) { return format_of(storage).largest; }
+int mantissa_naively(Storage storage) { return format_of(storage).mantissa; }
+int least_exponent_naively(Storage storage) { return format_of(storage).least_exponent; }
+
+uint32_t code_naively(Storage storage, const std::vector<uint8_t>& bytes, int64_t position) {
+  switch (storage_bits(storage)) {
+    case 4: return bytes.at(static_cast<size_t>(position / 2)) >> (position % 2 * 4) & 0xF;
+    case 8: return bytes.at(static_cast<size_t>(position));
+    case 16: return at<uint16_t>(bytes, position);
+    default: return at<uint32_t>(bytes, position);
   }
 }
 
-int scale_exponent_naively(Storage element, Long amax) {
-  const Long largest = format_of(element).largest;
-  int exponent = -127;
-  while (exponent < 127 && std::ldexp(largest, exponent) < amax) ++exponent;
-  return exponent;
+Long decode_naively(Storage storage, const std::vector<uint8_t>& bytes, int64_t position) {
+  if (storage == Storage::i64) return static_cast<Long>(at<int64_t>(bytes, position));
+  return decode_naively(storage, code_naively(storage, bytes, position));
+}
+
+Long decode_naively(Storage storage, uint32_t code) {
+  switch (storage) {
+    case Storage::f32: return decode_float(code, 8, 23, true);
+    case Storage::bf16: return decode_float(code, 8, 7, true);
+    case Storage::f16: return decode_float(code, 5, 10, true);
+    case Storage::e4m3: return decode_float(code, 4, 3, false);
+    case Storage::e5m2: return decode_float(code, 5, 2, true);
+    case Storage::e2m1: {
+      constexpr Long magnitudes[8] = {0, 0.5L, 1, 1.5L, 2, 3, 4, 6};
+      return code & 8 ? -magnitudes[code & 7] : magnitudes[code];
+    }
+    case Storage::i32: return static_cast<int32_t>(code);
+    case Storage::e8m0: return code == 255 ? nan : std::ldexp(1.0L, static_cast<int>(code) - 127);
+    default: throw std::logic_error("a format that the naive evaluation does not have");
+  }
 }
 
 }  // namespace epifuse::test

@@ -30,13 +30,19 @@ Estimate apply_naively(const ir::Node& node, const std::vector<Estimate>& args);
 // The derivative of a pointwise operation by each of its arguments (language.md V5), at these arguments.
 std::vector<Estimate> partials_naively(const ir::Node& node, const std::vector<Estimate>& args);
 
-// To the nearest number of a format, ties to even; 8-bit formats saturate.
+// To the nearest number of a format, ties to even; formats of 8 and 4 bits saturate.
 long double round_naively(Storage storage, long double value);
 
-// The number that a code in memory stands for (f32, bf16, f16, e4m3, e5m2, i32, i64, e8m0), at an element of a buffer.
-long double decode_naively(Storage storage, const std::vector<uint8_t>& bytes, int64_t position);
+// What a float format is made of: its largest number, the bits of its mantissa, and the exponent of its smallest normal
+// number.
+long double largest_naively(Storage storage);
+int mantissa_naively(Storage storage);
+int least_exponent_naively(Storage storage);
 
-// The exponent of the MX scale of a block under the rule `up`: the smallest for which nothing overflows.
-int scale_exponent_naively(Storage element, long double amax);
+// The bits in memory at an element of a buffer (of at most 32), and the number that bits stand for (f32, bf16, f16,
+// e4m3, e5m2, e2m1, e8m0, i32; in memory also i64).
+uint32_t code_naively(Storage storage, const std::vector<uint8_t>& bytes, int64_t position);
+long double decode_naively(Storage storage, uint32_t code);
+long double decode_naively(Storage storage, const std::vector<uint8_t>& bytes, int64_t position);
 
 }  // namespace epifuse::test

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "tests/support/naive_layout.h"
+
 namespace epifuse::test {
 
 using ir::DimKind;
@@ -43,9 +45,12 @@ NaiveSizes::NaiveSizes(const ir::Graph& graph, const interpreter::Buffers& input
       const int64_t end = ends ? number : start + number;
       if (end < start) start = end;  // of an empty group that says where the one before ends
       const int64_t gap_end = dim.slot ? end : (end + dim.align - 1) / dim.align * dim.align;
-      groups_[i].push_back({start, end, std::min(gap_end, sizes_.at(static_cast<int>(i)))});
+      groups_[i].push_back({start, end, gap_end});
       before = end;
     }
+    // Rows that no buffer has, but for those of an aligned dimension, are as many as there are groups for.
+    const int64_t room = sizes_.try_emplace(static_cast<int>(i), before).first->second;
+    for (Group& group : groups_[i]) group.gap_end = std::min(group.gap_end, room);
   }
   for (size_t i = 0; i < graph.dims.size(); ++i) {
     const ir::Dimension& dim = graph.dims[i];
@@ -158,7 +163,7 @@ Estimate NaiveEvaluation::compute(NodeId id, const Indices& at) {
       const auto given = params_.find(param.name);
       return exactly(static_cast<float>(given == params_.end() ? param.default_value.value() : given->second));
     }
-    case Op::input: return input(node, at);
+    case Op::input: return input(graph_.inputs[static_cast<size_t>(node.index)], at);
     case Op::gemm: return gemm(node, at);
     case Op::gather: return gather(node, at);
     case Op::split: return value(node.args[0], before_split(node, at));
@@ -168,7 +173,7 @@ Estimate NaiveEvaluation::compute(NodeId id, const Indices& at) {
       return value(node.args[static_cast<size_t>(part)], inner);
     }
     case Op::grad: return gradient(node, at);
-    case Op::hadamard:
+    case Op::hadamard: return hadamard(node, at);
     case Op::group_ends: throw std::logic_error("the naive evaluation does not have this operation");
     default: break;
   }
@@ -177,16 +182,14 @@ Estimate NaiveEvaluation::compute(NodeId id, const Indices& at) {
   return apply_naively(node, args);
 }
 
-Estimate NaiveEvaluation::input(const Node& node, const Indices& at) const {
-  const ir::Input& declared = graph_.inputs[static_cast<size_t>(node.index)];
-  const ir::TensorType& type = declared.tensor.type;
-  const auto found = inputs_.find(declared.tensor.name);
+Estimate NaiveEvaluation::input(const ir::Input& declared, const Indices& at) {
+  const ir::Tensor& tensor = declared.tensor;
+  const auto found = inputs_.find(tensor.name);
   if (declared.left_out || found == inputs_.end()) return exactly(static_cast<float>(declared.default_value.value()));
-  int64_t position = 0, scale_position = 0;
-  const size_t rank = declared.tensor.shape.size();
-  const size_t blocked = type.along_axis < 0 ? rank - 1 : static_cast<size_t>(type.along_axis);
-  for (size_t axis = 0; axis < rank; ++axis) {
-    const Extent& name = declared.tensor.shape[axis];
+  int64_t position = 0;
+  std::vector<int64_t> places;
+  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
+    const Extent& name = tensor.shape[axis];
     int64_t place = index_of(name, at);
     if (name.dim >= 0 && graph_.dims[static_cast<size_t>(name.dim)].kind == DimKind::aligned) {
       const ir::DimId base = graph_.dims[static_cast<size_t>(name.dim)].base;
@@ -194,16 +197,34 @@ Estimate NaiveEvaluation::input(const Node& node, const Indices& at) const {
       place += sizes_.groups(name.dim).at(static_cast<size_t>(e)).start -
                sizes_.groups(base).at(static_cast<size_t>(e)).start;
     }
-    const int64_t extent = found->second.extents[axis];
-    position = position * extent + place;
-    const bool blocks = type.scaled() && axis == blocked;
-    scale_position = scale_position * (blocks ? (extent + 31) / 32 : extent) + (blocks ? place / 32 : place);
+    position = position * found->second.extents[axis] + place;
+    places.push_back(place);
   }
   const long double code = decode_naively(found->second.storage, found->second.bytes, position);
-  if (!type.scaled()) return exactly(code);
-  if (type.format != ir::Format::mxfp8) throw std::logic_error("a scaled type that the naive evaluation does not have");
-  const interpreter::HostTensor& scale = inputs_.at(declared.tensor.name + ".scale");
-  return exactly(code * decode_naively(scale.storage, scale.bytes, scale_position));
+  return tensor.type.scaled() ? dequantised(tensor, places, code, at) : exactly(code);
+}
+
+Estimate NaiveEvaluation::input(const std::string& name, const Indices& at) {
+  for (const ir::Input& declared : graph_.inputs)
+    if (declared.tensor.name == name) return input(declared, at);
+  throw std::logic_error("no input has the name " + name);
+}
+
+Estimate NaiveEvaluation::dequantised(const ir::Tensor& tensor, std::vector<int64_t> place, long double code,
+                                      const Indices& at) {
+  const NaiveScaleLayout layout(sizes_, tensor);
+  const interpreter::HostTensor& scales = inputs_.at(tensor.name + ".scale");
+  // Where each block's scale lies is not known from this end: all are looked at, once.
+  std::map<std::vector<int64_t>, int64_t>& positions = scale_positions_[tensor.name];
+  for (int64_t i = positions.empty() ? 0 : scales.elements(); i < scales.elements(); ++i)
+    if (NaiveScaleLayout::Place of = layout.place(i, scales.extents); of.kind == NaiveScaleLayout::Place::Kind::block)
+      positions[of.block] = i;
+  for (size_t axis = 0; axis < place.size(); ++axis) place[axis] /= layout.block_size(axis);
+  long double value = code * decode_naively(scales.storage, scales.bytes, positions.at(place));
+  if (!tensor.type.amax_input.empty()) value = value * input(tensor.type.amax_input, at).value / 2688;
+  // A value is an f32; a computation in double may keep digits that it does not have.
+  const auto rounded = static_cast<float>(value);
+  return {rounded, rounded == value || std::isnan(rounded) ? 0 : std::fabs(value) * 0x1p-24L};
 }
 
 Estimate NaiveEvaluation::gemm(const Node& node, const Indices& at) {
@@ -227,6 +248,37 @@ Estimate NaiveEvaluation::gemm(const Node& node, const Indices& at) {
   }
   const auto depth = static_cast<long double>(end - begin);
   return {sum, magnitude == std::fabs(sum) && depth <= 1 ? 0 : depth * 0x1p-53L * magnitude};
+}
+
+// One of 16 sums of the 16 elements around it, counted from where the group starts.
+Estimate NaiveEvaluation::hadamard(const Node& node, const Indices& at) {
+  const size_t name = this->name(node.along);
+  const Extent base = graph_.base_name(node.along);
+  int64_t begin = 0, end = sizes_.size(node.along);
+  if (sizes_.is_grouped(base)) {
+    const NaiveSizes::Group& group =
+        sizes_.groups(base.dim).at(static_cast<size_t>(sizes_.group_of(base.dim, at[name])));
+    begin = group.start, end = group.end;
+  }
+  const int64_t own = (at[name] - begin) % 16, first = at[name] - own;
+  const uint32_t signs = node.signs.value_or(0);
+  Estimate sum = exactly(0);
+  long double magnitude = 0, error = 0;
+  // Sums of a few small numbers of few digits have no rounding: multiples of 2^-30, below 2^16 in all.
+  bool exact = true;
+  Indices inner = at;
+  for (int64_t r = 0; r < std::min<int64_t>(16, end - first); ++r) {
+    inner[name] = first + r;
+    const Estimate x = value(node.args[0], inner);
+    int minus = static_cast<int>(signs >> r & 1);
+    for (int64_t both = r & own; both != 0; both /= 2) minus += static_cast<int>(both % 2);
+    sum.value += minus % 2 ? -x.value : x.value;
+    magnitude += std::fabs(x.value);
+    error += x.error;
+    exact = exact && x.error == 0 && x.value * 0x1p30L == std::rint(x.value * 0x1p30L);
+  }
+  if ((exact && magnitude < 0x1p16L) || !std::isfinite(magnitude)) return {sum.value / 4, error / 4};
+  return {sum.value / 4, error / 4 + magnitude * 0x1p-50L};
 }
 
 Estimate NaiveEvaluation::gather(const Node& node, const Indices& at) {
@@ -335,7 +387,11 @@ Estimate NaiveEvaluation::derivative_of(const Node& node, const Indices& at, Tar
     // A branch that is not taken gives nothing, not 0 * NaN of what it would give.
     if (along.value == 0 && along.error == 0) continue;
     if (partials[i].value == 0 && partials[i].error == 0) continue;
-    sum = sum + partials[i] * along;
+    Estimate term = partials[i] * along;
+    // A product of constants becomes a number of a graph, an f32.
+    if (term.error < std::fabs(term.value) * 0x1p-40L && term.value != static_cast<float>(term.value))
+      term.error += std::fabs(term.value) * 0x1p-24L;
+    sum = sum + term;
   }
   return sum;
 }

@@ -51,9 +51,11 @@ class NaiveEvaluation {
 
   const ir::Graph& graph() const { return graph_; }
   const NaiveSizes& sizes() const { return sizes_; }
-  // The value of a node where its names (and perhaps more) have these indices. Throws std::logic_error for what it does
-  // not have: hadamard, scaled types other than mxfp8.
+  // The value of a node, or of an input, where its names (and perhaps more) have these indices. Throws std::logic_error
+  // for what is no value of a graph.
   Estimate value(ir::NodeId node, const Indices& at);
+  Estimate input(const std::string& name, const Indices& at);
+  const interpreter::HostTensor& input_buffer(const std::string& name) const { return inputs_.at(name); }
   // The index of a name at these indices: its own, or the group of a row. Throws if there is none.
   int64_t index_of(const ir::Extent& name, const Indices& at) const { return index_of(this->name(name), at); }
   // The number of a name, an aligned dimension taken as the one it aligns.
@@ -72,7 +74,9 @@ class NaiveEvaluation {
   int64_t index_of(size_t name, const Indices& at) const;
   Indices restricted(ir::NodeId node, const Indices& at) const;
   Estimate compute(ir::NodeId node, const Indices& at);
-  Estimate input(const ir::Node& node, const Indices& at) const;
+  Estimate input(const ir::Input& declared, const Indices& at);
+  Estimate dequantised(const ir::Tensor& tensor, std::vector<int64_t> place, long double code, const Indices& at);
+  Estimate hadamard(const ir::Node& node, const Indices& at);
   Estimate gemm(const ir::Node& node, const Indices& at);
   Estimate gather(const ir::Node& node, const Indices& at);
   Estimate gradient(const ir::Node& node, const Indices& at);
@@ -96,6 +100,7 @@ class NaiveEvaluation {
   };
   std::vector<Cut> cuts_;
   std::vector<Memory> known_;
+  std::map<std::string, std::map<std::vector<int64_t>, int64_t>> scale_positions_;  // of inputs, by blocks
 };
 
 }  // namespace epifuse::test

@@ -49,7 +49,7 @@ class FrameMaker {
   void choose_columns() {
     if (frame_.split()) {
       frame_.piece =
-          tiny_ ? random_.of<int64_t>({0, 0, 1, 8, 16, 32}) : random_.of<int64_t>({0, 0, 0, 1, 8, 32, 64, 128});
+          tiny_ ? random_.of<int64_t>({0, 0, 1, 8, 16, 32}) : random_.of<int64_t>({0, 0, 0, 1, 8, 32, 32, 64, 128});
     }
     const int64_t step = std::max<int64_t>(frame_.piece, frame_.piece != 0 || random_.one_in(2) ? block : 8);
     frame_.column_count = step * random_.between(1, std::max<int64_t>(1, (tiny_ ? 40 : 320) / step));
@@ -67,21 +67,31 @@ class FrameMaker {
     text_.dims = fmt::format("  dim {}{}N = {}\n", grouped ? fmt::format("E = {}, ", groups) : "",
                              frame_.product ? fmt::format("K = {}, ", rows_stay ? other : frame_.column_count) : "",
                              rows_stay ? frame_.column_count : other);
+    frame_.row_count = other;
     if (grouped) return group_clauses(groups);
     text_.dims += frame_.form == Form::batched ? "  dyn B, S\n" : "  dyn S\n";
     if (frame_.form == Form::batched) spec_.sizes["B"] = random_.between(1, 4);
-    // Whole blocks for transposed MX outputs.
-    spec_.sizes["S"] =
-        frame_.form == Form::dense ? block * random_.between(1, tiny_ ? 1 : 12) : random_.between(1, tiny_ ? 40 : 300);
+    // Rows of transposed outputs are whole blocks more often than not.
+    const bool whole_blocks = frame_.form == Form::dense || random_.one_in(2);
+    spec_.sizes["S"] = whole_blocks ? block * random_.between(1, tiny_ ? 1 : 12) : random_.between(1, tiny_ ? 40 : 300);
+    if (rows_stay) frame_.row_count = spec_.sizes["S"];
   }
 
   void group_clauses(int64_t groups) {
-    const int64_t align = random_.one_in(4) ? random_.of<int64_t>({8, 32, tiny_ ? 16 : 128}) : 1;
-    text_.dims += fmt::format("  group M by E{}{}{}\n", random_.of<std::string>({"", " ends", " counts"}),
-                              random_.of<std::string>({"", " i32", " i64"}),
-                              align == 1 ? std::string() : fmt::format(" align {}", align));
+    const std::string sizes = random_.of<std::string>({"", " ends", " counts"}),
+                      storage = random_.of<std::string>({"", " i32", " i64"});
+    std::string places;
+    const int64_t kind = random_.below(8);
+    if (kind < 2) {
+      frame_.row_multiple = random_.of<int64_t>({8, 32, 48, 128});
+      places = fmt::format(" align {}", frame_.row_multiple);
+    } else if (kind == 2) {
+      places = " slot " + slot();
+    }
+    text_.dims += fmt::format("  group M by E{}{}{}\n", sizes, storage, places);
     if (frame_.form == Form::ragged && !random_.one_in(3)) {
-      frame_.alignment = tiny_ ? 32 : random_.of<int64_t>({32, 64, 128, 128, 256});
+      frame_.alignment =
+          tiny_ ? random_.of<int64_t>({16, 32, 32, 64, 128}) : random_.of<int64_t>({16, 32, 64, 128, 128, 256});
       text_.dims += fmt::format("  group P = M align {}\n", frame_.alignment);
     }
     std::vector<int64_t> counts;
@@ -90,9 +100,22 @@ class FrameMaker {
         counts.push_back(random_.one_in(4) ? random_.of<int64_t>({0, 1, 32}) : random_.between(0, 20));
       else
         counts.push_back(random_.one_in(4) ? random_.of<int64_t>({0, 1, 127, 128, 129, 256}) : random_.between(0, 300));
+      if (slot_ != 0) counts.back() = std::min(counts.back(), slot_);
     }
     spec_.counts = std::move(counts);
     spec_.slack_rows = random_.one_in(2) ? 0 : random_.between(1, tiny_ ? 9 : 150);
+  }
+
+  // The size of a slot: a number, or a dimension that is known when the kernel is compiled, or when it is launched.
+  std::string slot() {
+    slot_ = tiny_ ? random_.of<int64_t>({16, 32, 40}) : random_.of<int64_t>({64, 128, 200, 320});
+    frame_.slots = true;
+    const int64_t kind = random_.below(3);
+    if (kind != 2) frame_.row_multiple = slot_;
+    if (kind == 0) return fmt::format("{}", slot_);
+    if (kind == 1) text_.dims += fmt::format("  dim C = {}\n", slot_);
+    if (kind == 2) text_.dims += "  dyn C\n", spec_.sizes["C"] = slot_;
+    return "C";
   }
 
   // ---- products
@@ -182,6 +205,7 @@ class FrameMaker {
   SpecText& text_;
   Frame frame_;
   std::string type_;
+  int64_t slot_ = 0;  // rows of one; 0: there are none
   bool sum_ = false;
 };
 

@@ -25,6 +25,9 @@ struct Frame {
   bool doubled_inputs = false;     // backward: inputs over 2*columns are split, and gradients are over 2*columns
   int64_t piece = 0;               // of every split and join
   int64_t alignment = 0;           // of P; 0: there is none
+  int64_t row_multiple = 1;        // each group of M starts at one
+  bool slots = false;              // … which is a slot's size, and rows in a slot need not be there
+  int64_t row_count = 0;           // of S or N
   std::vector<Expression> values;  // of the product (one, or two); of a kernel without gemm an input
 
   bool split() const { return halves || doubled_inputs; }

@@ -4,21 +4,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tests/support/random_frame.h"
+#include "tests/support/random_output.h"
 
 namespace epifuse::test {
 namespace {
 
 constexpr int64_t block = 32;       // of MX types
 constexpr int64_t slot_limit = 32;  // KiB of full-tile inputs for each block: what leaves room for operand stages
-
-// Values of one width: the product's own, or halves of it, or twice it.
-struct Level {
-  std::string columns;
-  bool doubled = false;  // two columns for each of the frame's
-  std::vector<Expression> values;
-  std::vector<Expression> inputs;
-};
 
 class Generator {
  public:
@@ -30,6 +22,7 @@ class Generator {
 
   RandomSpec run() {
     values();
+    if (random_.one_in(6)) rotate(levels_[static_cast<size_t>(random_.below(static_cast<int64_t>(levels_.size())))]);
     outputs();
     spec_.text = "# seed " + std::to_string(spec_.seed) + "\n" + text_.functions + "\nkernel random_" +
                  std::to_string(spec_.seed) + " {\n" + text_.dims + text_.declarations + text_.statements +
@@ -203,9 +196,34 @@ class Generator {
     levels_ = {std::move(own), std::move(whole)};
   }
 
+  // Values turned along a dimension, with what comes behind.
+  void rotate(Level& level) {
+    const Expression& value = random_.one_in(3) ? random_.of(level.values) : level.values.back();
+    const std::string along = random_.one_in(2) ? level.columns : frame_.last_row;
+    const std::string signs = random_.one_in(2) ? "" : random_.of<std::string>({", 0xD7E8", ", 1", ", 65535"});
+    const double most = 4 * value.magnitude();
+    statement("turned", fmt::format("hadamard({}, {}{})", value.text, along, signs));
+    Expression behind = {"turned", -most, most};
+    if (random_.one_in(3)) behind = {"cast(turned, bf16)", -1.1 * most, 1.1 * most};
+    if (random_.one_in(3)) behind = {"4 * " + behind.text, -4 * most, 4 * most};
+    behind = tamed(behind);
+    statement("behind", behind.text);
+    behind.text = "behind";
+    level.values.push_back(behind);
+    if (random_.one_in(2)) return;
+    ExpressionMaker maker(random_, [&] { return leaf(level); });
+    maker.nan = false;
+    const Expression made = maker.make(static_cast<int>(random_.between(1, 4)));
+    const Expression mixed = tamed(
+        {fmt::format("0.5 * behind + {}", made.text), made.low - behind.magnitude(), made.high + behind.magnitude()});
+    statement("mixed", mixed.text);
+    level.values.push_back({"mixed", mixed.low, mixed.high});
+  }
+
   // ---- outputs
 
   void outputs() {
+    OutputMaker maker(random_, frame_, spec_, text_, [this](const Level& level) { return input(level); });
     const int64_t count = random_.between(1, 4);
     for (int64_t i = 0; i < count; ++i) {
       const Level& level = levels_.size() == 2 && random_.one_in(2) ? levels_[1] : levels_[0];
@@ -214,8 +232,9 @@ class Generator {
       if (random_.one_in(3))
         reduction(i, level, value);
       else
-        elements(i, level, value);
+        maker.elements(i, level, value);
     }
+    if (frame_.alignment != 0 && random_.one_in(3)) text_.outputs += "  out ends : i32[E] = P.ends\n";
   }
 
   void reduction(int64_t i, const Level& level, const Expression& value) {
@@ -228,34 +247,6 @@ class Generator {
     const std::string type = random_.one_in(4) ? "bf16" : "f32";
     text_.outputs += fmt::format("  out out{} : {}{} {} {}({})\n", i, type, shape.empty() ? "" : "[" + shape + "]",
                                  add ? "+=" : "=", sum ? "sum" : "amax", value.text);
-  }
-
-  void elements(int64_t i, const Level& level, const Expression& value) {
-    std::string type =
-        random_.of<std::string>({"bf16", "bf16", "f32", "f16", "e4m3", "e5m2", "mxfp8", "mxfp8", "mxfp8(elem = e5m2)"});
-    bool transposed = random_.one_in(3);
-    if (!lays_out_blocks(level, transposed) && type.starts_with("mx")) type = "bf16";
-    std::string rows = frame_.last_row;
-    if (frame_.alignment != 0 && random_.one_in(3)) rows = "P";
-    if (type.starts_with("mx") && transposed && frame_.form == Form::ragged) {
-      if (frame_.alignment == 0) transposed = false;
-      rows = frame_.alignment == 0 ? "M" : "P";
-    }
-    const std::string front = frame_.rows.find(", ") == std::string::npos ? "" : frame_.leading + ", ";
-    const bool add = !type.starts_with("e") && !type.starts_with("mx") && random_.one_in(5);
-    // Now and then a weight gradient has one buffer for each group.
-    const bool pointers = frame_.form == Form::ragged_depth && !transposed && type == "f32" && random_.one_in(2);
-    text_.outputs += fmt::format(
-        "  out out{} : {}{}[{}{}] {} {}\n", i, type, pointers ? "[E]" : "", pointers ? "" : front,
-        transposed ? level.columns + ", " + rows : rows + ", " + level.columns, add ? "+=" : "=", value.text);
-  }
-
-  // Whether blocks of 32 fit: along the columns of what is stored in rows, along its rows otherwise.
-  bool lays_out_blocks(const Level& level, bool transposed) const {
-    if (frame_.form == Form::ragged_depth || frame_.form == Form::dense_depth) return false;
-    if (transposed) return frame_.form != Form::batched;
-    if (!level.doubled) return true;
-    return frame_.column_count % block == 0 && (frame_.piece % block == 0 || frame_.piece == 1 || frame_.piece == 8);
   }
 
   Random random_;
@@ -274,6 +265,7 @@ class Generator {
 std::string RandomSpec::describe() const {
   std::string text = fmt::format("seed {}\n{}", seed, this->text);
   if (counts) text += fmt::format("counts {}, slack {}\n", fmt::join(*counts, ","), slack_rows);
+  for (const auto& [name, values] : given) text += fmt::format("{} = {}\n", name, fmt::join(values, ","));
   for (const auto& [name, size] : sizes) text += fmt::format("{} = {}\n", name, size);
   if (!left_out.empty()) text += fmt::format("left out: {}\n", fmt::join(left_out, ", "));
   return text;

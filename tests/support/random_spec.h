@@ -4,12 +4,15 @@
 //                last, halves of inputs, two products in one loop, one buffer for each group; or no gemm at all
 //   values       expressions up to twelve operations deep over every pointwise function, with inputs of every type and
 //                broadcast, params and constants; halves in every deal; `grad` of what was made, taken through splits
-//   outputs      one to four of every type, in rows and transposed, over packed and aligned rows; sums and largest
-//                magnitudes over rows, columns, groups and everything; `+=`
+//   rotations    along either dimension, with and without signs, before other operations
+//   outputs      one to four of every type, in rows and transposed, over packed and aligned rows and over slots; scaled
+//                types with every option and layout, blocks along either dimension, two orders of one value; sums and
+//                largest magnitudes over rows, columns, groups and everything; ends of groups; `+=`
 //
 // Values stay in ranges where a comparison means something: arguments of functions with poles are kept away from them,
 // and comparisons are between numbers that every machine has exactly. Now and then a NaN is wanted, and made of an
-// input. What the compiler refuses by name is not known here.
+// input; of what is stored in blocks, some are made zero, or too small, or not finite. What the compiler refuses by
+// name is not known here.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +32,7 @@ struct RandomSpec {
   std::optional<std::vector<int64_t>> counts;
   std::map<std::string, int64_t> sizes;
   int64_t slack_rows = 0;
+  std::map<std::string, std::vector<double>> given;  // f32 inputs, scalar or one for each group; the others are made
 
   // What a failing test prints.
   std::string describe() const;

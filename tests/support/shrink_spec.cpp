@@ -42,6 +42,7 @@ class UsedNames {
     for (const Expr& arg : expr.args) add(arg);
   }
   void add(const ast::Tensor& tensor) {
+    for (const ast::Option& option : tensor.options) used_.insert(option.value.text);
     for (const auto* sizes : {&tensor.pointers, &tensor.shape})
       for (const ast::Size& size : *sizes)
         if (size.name) used_.insert(size.name->text);
@@ -100,7 +101,8 @@ class Shrinker {
 
   RandomSpec run() {
     for (bool smaller = true; smaller && tries_ > 0;) {
-      smaller = drop_outputs();
+      smaller = drop_options();
+      smaller = drop_outputs() || smaller;
       smaller = shrink_sizes() || smaller;
       smaller = replace_expressions() || smaller;
       smaller = plainer_declarations() || smaller;
@@ -129,7 +131,7 @@ class Shrinker {
     ResolveOptions options;
     options.require_bound = true;
     const std::optional<ir::Graph> graph = resolve(program, "", options, diagnostics);
-    if (!graph) return false;
+    if (!graph || !rows_stand_in_inputs(*graph, spec.left_out)) return false;
     const auto has = [&](const std::string& name) {
       return std::any_of(graph->dims.begin(), graph->dims.end(), [&](const auto& dim) { return dim.name == name; });
     };
@@ -138,11 +140,56 @@ class Shrinker {
       return std::none_of(graph->inputs.begin(), graph->inputs.end(),
                           [&](const ir::Input& input) { return input.tensor.name == name; });
     });
+    std::erase_if(spec.given, [&](const auto& given) {
+      return std::none_of(graph->inputs.begin(), graph->inputs.end(),
+                          [&](const ir::Input& input) { return input.tensor.name == given.first; });
+    });
     --tries_;
     if (!fails_(spec)) return false;
     best_ = std::move(spec);
     parse();
     return true;
+  }
+
+  // Whether something says how many rows there are: a problem is bound by its inputs.
+  static bool rows_stand_in_inputs(const ir::Graph& graph, const std::set<std::string>& left_out) {
+    const auto stands = [&](ir::DimId dim) {
+      return std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](const ir::Input& input) {
+        const ir::Shape& shape = input.tensor.shape;
+        return !left_out.contains(input.tensor.name) && graph.has_name(shape, {1, dim, 1});
+      });
+    };
+    for (ir::DimId dim = 0; dim < static_cast<ir::DimId>(graph.dims.size()); ++dim)
+      if (graph.dims[static_cast<size_t>(dim)].kind == ir::DimKind::grouped && !stands(dim)) return false;
+    return true;
+  }
+
+  // Options of outputs, layouts first.
+  bool drop_options() {
+    bool smaller = false;
+    for (const bool layouts : {true, false}) {
+      for (size_t i = 0; i < file_.kernels[0].statements.size(); ++i) {
+        for (size_t option = 0; option < options_of(file_, i).size();) {
+          ast::File candidate = file_;
+          std::vector<ast::Option>& options = options_of(candidate, i);
+          const bool is_layout = options[option].name.text == "layout";
+          options.erase(options.begin() + static_cast<std::ptrdiff_t>(option));
+          if (is_layout == layouts && take(std::move(candidate), best_))
+            smaller = true;
+          else
+            ++option;
+        }
+      }
+    }
+    return smaller;
+  }
+
+  static std::vector<ast::Option>& options_of(ast::File& file, size_t statement) {
+    static std::vector<ast::Option> none;
+    std::vector<Statement>& statements = file.kernels[0].statements;
+    auto* out = statement < statements.size() ? std::get_if<ast::Out>(&statements[statement]) : nullptr;
+    if (out == nullptr) none.clear();
+    return out == nullptr ? none : out->tensor.options;
   }
 
   bool drop_outputs() {
@@ -163,6 +210,10 @@ class Shrinker {
     for (size_t i = 0; i < expressions(file_).size(); ++i) {
       const Expr whole = *expressions(file_)[i];
       std::vector<Expr> parts = whole.args;
+      if (whole.kind == Expr::Kind::call && whole.name.text == "hadamard" && whole.args.size() == 3) {
+        parts.push_back(whole);
+        parts.back().args.pop_back();  // the signs
+      }
       if (whole.kind != Expr::Kind::number) {
         Expr half;
         half.number = 0.5;
@@ -193,14 +244,14 @@ class Shrinker {
           item.value = half;
           return take(std::move(candidate), best_);
         };
-        while (name != "E" && halved()) smaller = true;
+        while (name != "E" && name != "C" && halved()) smaller = true;
       }
     }
     while (best_.counts && best_.counts->size() > 1 && drop_group()) smaller = true;
     for (size_t e = 0; best_.counts && e < best_.counts->size(); ++e)
       while ((*best_.counts)[e] > 0 && with([&](RandomSpec& spec) { (*spec.counts)[e] /= 2; })) smaller = true;
     for (const auto& [name, size] : std::map<std::string, int64_t>(best_.sizes))
-      while (best_.sizes.contains(name) && best_.sizes[name] > 1 &&
+      while (name != "C" && best_.sizes.contains(name) && best_.sizes[name] > 1 &&
              with([&](RandomSpec& spec) { spec.sizes[name] /= 2; }))
         smaller = true;
     if (best_.slack_rows > 0 && with([](RandomSpec& spec) { spec.slack_rows = 0; })) smaller = true;
@@ -212,30 +263,44 @@ class Shrinker {
       ast::File candidate = file_;
       *find_item(candidate, "E").value -= 1;
       RandomSpec spec = best_;
+      for (auto& [name, values] : spec.given)
+        if (values.size() == spec.counts->size()) values.erase(values.begin() + static_cast<std::ptrdiff_t>(e));
       spec.counts->erase(spec.counts->begin() + static_cast<std::ptrdiff_t>(e));
       if (take(std::move(candidate), std::move(spec))) return true;
     }
     return false;
   }
 
-  // Outputs and inputs as f32, without defaults.
+  // Outputs of plainer types, inputs as f32 without defaults, groups one behind the other.
   bool plainer_declarations() {
     bool smaller = false;
-    for (size_t i = 0; i < file_.kernels[0].statements.size(); ++i) {
-      ast::File candidate = file_;
-      RandomSpec spec = best_;
-      if (auto* out = std::get_if<ast::Out>(&candidate.kernels[0].statements[i])) {
-        out->tensor.type.text = "f32";
-        out->tensor.options.clear();
-      } else if (auto* in = std::get_if<ast::In>(&candidate.kernels[0].statements[i])) {
-        in->default_value.reset();
-        spec.left_out.erase(in->name.text);
-      } else {
-        continue;
-      }
-      smaller = take(std::move(candidate), std::move(spec)) || smaller;
-    }
+    for (size_t i = 0; i < file_.kernels[0].statements.size(); ++i)
+      for (const std::string type : {"f32", "mxfp8"}) smaller = plainer(i, type) || smaller;
     return smaller;
+  }
+
+  bool plainer(size_t statement, const std::string& type) {
+    ast::File candidate = file_;
+    RandomSpec spec = best_;
+    if (statement >= candidate.kernels[0].statements.size()) return false;
+    Statement& changed = candidate.kernels[0].statements[statement];
+    if (auto* out = std::get_if<ast::Out>(&changed)) {
+      if (out->tensor.type.text == "f32") return false;
+      out->tensor.type.text = type;
+      std::erase_if(out->tensor.options,
+                    [&](const ast::Option& option) { return type == "f32" || option.name.text == "amax"; });
+    } else if (auto* in = std::get_if<ast::In>(&changed)) {
+      in->default_value.reset();
+      spec.left_out.erase(in->name.text);
+    } else if (auto* group = std::get_if<ast::Group>(&changed)) {
+      group->sizes.reset();
+      group->storage.reset();
+      group->align.reset();
+      group->slot.reset();
+    } else {
+      return false;
+    }
+    return take(std::move(candidate), std::move(spec));
   }
 
   template <class Change>

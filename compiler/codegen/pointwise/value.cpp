@@ -79,8 +79,8 @@ class ValueSpeller {
       if (n.kind == PointwiseNode::Kind::number) continue;
       if (n.uniform) line("    const float u{} = {};", i, spell(n));
       if (n.wide) {
-        const std::string tag(storage_name(input(n.index).type.storage())), guard = guard_of(n.address);
-        const SpelledPlace place = place_of(n.index, n.address, true);
+        const std::string tag = tag_of(n), guard = guard_of(n.address);
+        const SpelledPlace place = place_of(n, true);
         line("    float w{}[8]{};", i, guard.empty() ? "" : " = {}");
         line("    {}pointwise::load_8<{}>({}, {}, w{});", guard.empty() ? "" : fmt::format("if ({}) ", guard), tag,
              place.base, place.index, i);
@@ -151,6 +151,18 @@ class ValueSpeller {
     return spell_place(input(id), "in_" + input(id).name, coordinates);
   }
 
+  // What a node reads: an input, or a rotation's result.
+  SpelledPlace place_of(const PointwiseNode& n, bool first) const {
+    if (n.kind == PointwiseNode::Kind::input) return place_of(n.index, n.address, first);
+    std::vector<std::string> coordinates;
+    for (const int at : n.address) coordinates.push_back(name(at, first));
+    return spell_place(ir::Tensor{}, fmt::format("rotated_{}", n.index), coordinates);
+  }
+  std::string tag_of(const PointwiseNode& n) const {
+    return std::string(
+        storage_name(n.kind == PointwiseNode::Kind::input ? input(n.index).type.storage() : Storage::f32));
+  }
+
   // Under a negative index nothing is read: the tensor may have no rows.
   std::string guard_of(const std::vector<int>& address) const {
     std::vector<int> guards;
@@ -169,10 +181,10 @@ class ValueSpeller {
     switch (n.kind) {
       case Kind::number: return spell_number(n.number);
       case Kind::param: return "p.param_" + graph_.params[static_cast<size_t>(n.index)].name;
-      case Kind::input: {
-        const SpelledPlace place = place_of(n.index, n.address, false);
-        const std::string read = fmt::format("pointwise::load<{}>({}, {})", storage_name(input(n.index).type.storage()),
-                                             place.base, place.index);
+      case Kind::input:
+      case Kind::rotated: {
+        const SpelledPlace place = place_of(n, false);
+        const std::string read = fmt::format("pointwise::load<{}>({}, {})", tag_of(n), place.base, place.index);
         const std::string guard = guard_of(n.address);
         return guard.empty() ? read : fmt::format("{} ? {} : 0.f", guard, read);
       }

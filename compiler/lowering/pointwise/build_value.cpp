@@ -222,9 +222,9 @@ class ValueBuilder {
       case Op::split: return split(n, coordinates);
       case Op::join: return join(n, coordinates);
       case Op::gather: return gather(n, coordinates);
+      case Op::hadamard: return rotated(id, coordinates);
       case Op::gemm:
       case Op::group_ends:
-      case Op::hadamard:
       case Op::grad:
         return refuse(n.where, fmt::format("'{}' in a kernel without gemm is not lowered yet", ir::op_info(n.op).name));
       default: return map(n, coordinates);
@@ -251,6 +251,20 @@ class ValueBuilder {
     result.index = n.index;
     for (const Extent& name : tensor.shape)
       result.address.push_back(place_in_buffer(name, coordinate_of(name, n.shape, coordinates), n.where));
+    return read(std::move(result));
+  }
+
+  // Its launch has run before.
+  int rotated(NodeId id, const std::vector<int>& coordinates) {
+    PointwiseNode result;
+    result.kind = PointwiseNode::Kind::rotated;
+    result.index = id;
+    result.address = coordinates;
+    return read(std::move(result));
+  }
+
+  // From memory, eight neighbours at once where they are some.
+  int read(PointwiseNode result) {
     int varying = 0;
     for (const int at : result.address) varying += coordinate(at).varies;
     result.uniform = varying == 0;

@@ -2,12 +2,13 @@
 // cut so that enough threads have work.
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
+#include <numeric>
 
 #include "base/ensure.h"
 #include "compiler/ir/buffers.h"
 #include "compiler/lowering/pointwise.h"
 #include "compiler/lowering/pointwise/build_value.h"
-#include "compiler/lowering/pointwise/formats.h"
 #include "compiler/lowering/pointwise/recipe.h"
 
 namespace epifuse::lowering {
@@ -23,6 +24,7 @@ constexpr int64_t most_by_thread = 256, most_by_eight = 128, most_by_warp = 6553
 constexpr int64_t thread_chunk = 128, eight_chunk = 64, warp_chunk = 4096, warp_terms = 32768;
 constexpr int64_t fewest_for_warp = 17;
 constexpr int most_shared_words = 12 * 1024;
+constexpr int longest_of_thread = 32;
 
 class Planner {
  public:
@@ -34,7 +36,7 @@ class Planner {
   }
 
   std::vector<KernelPlan> run() {
-    bool sound = true;
+    bool sound = add_rotations();
     for (size_t i = 0; i < graph_.outputs.size(); ++i)
       if (!graph_.outputs[i].left_out) sound = add_output(static_cast<int>(i)) && sound;
     if (!sound) return {};
@@ -47,6 +49,9 @@ class Planner {
       plan_.pointwise[i].entry =
           plan_.pointwise.size() == 1 ? "kernel_" + graph_.name : fmt::format("kernel_{}_{}", graph_.name, i);
     plan_.recipe = build_pointwise_recipe(graph_, plan_);
+    for (const auto& [id, multiple] : multiples_)
+      for (RecipeSymbol& symbol : plan_.recipe.symbols)
+        if (symbol.name == dim(id).name) symbol.multiple = multiple;
     const Status valid = plan_.recipe.validate();
     EPIFUSE_ENSURE(valid, valid ? "" : valid.error().message);
     plan_.schedule.family = Family::pointwise;
@@ -120,30 +125,116 @@ class Planner {
   // writes eight elements at once, neighbours of the order in which the inputs are read.
   bool add_elements(PointwiseLaunch launch) {
     launch.kind = PointwiseKind::elements;
-    launch.item_axis = launch.kept - 1;
-    if (launch.kept > 0 && is_eights(launch.axes.back())) launch.item_size = launch.width = wide;
-    launch.lane_axis = launch.width > 1 ? launch.item_axis : -1;
+    if (launch.kept > 0 && is_eights(launch.axes.back())) launch.axes.back().step = launch.width = wide;
+    launch.lane_axis = launch.width > 1 ? launch.kept - 1 : -1;
     const int last = value_last(launch);
     set_order(launch, launch.width > 1 && last >= 0 ? last : launch.kept - 1);
     return finish(std::move(launch));
   }
 
+  // Lanes lie along the last axis, whose codes are neighbours in memory. A thread takes a block, or as many as lanes
+  // lie across; a warp takes blocks of two dimensions, and long ones, which it reads as they lie.
   bool add_blocks(PointwiseLaunch launch) {
     const ir::Tensor& tensor = output_of(launch).tensor;
-    const std::optional<PointwiseFormat> format = pointwise_format(tensor.type);
-    if (!format) return refuse(tensor.where, fmt::format("an output of type {}", ir::print_type(tensor.type)));
+    const ir::FormatInfo& format = ir::format_info(tensor.type.format);
+    const int last = launch.kept - 1, fastest = value_last(launch);
+    const bool square = format.block_rows > 1, across = !square && ir::along_axis(tensor.type, launch.kept) != last;
+    const bool packed = tensor.type.element == Storage::e2m1;
+    PointwiseAxis& columns = launch.axes.back();
+    if (packed && !owns_bytes(tensor, columns)) return false;
     launch.kind = PointwiseKind::blocks;
-    launch.item_axis = tensor.type.along_axis < 0 ? launch.kept - 1 : tensor.type.along_axis;
-    launch.item_size = format->block;
-    const PointwiseAxis& along = launch.axes[static_cast<size_t>(launch.item_axis)];
-    if (along.place >= 0 && along.alignment % format->block != 0)
-      return refuse(tensor.where,
-                    fmt::format("blocks of {} that meet two groups of '{}'", format->block, dim(along.place).name));
-    launch.width = is_eights(along) ? wide : 1;
-    launch.lane_axis = launch.item_axis;
-    const int last = value_last(launch);
-    set_order(launch, launch.item_axis != launch.kept - 1 ? launch.kept - 1 : last >= 0 ? last : launch.kept - 1);
+    launch.width = is_eights(columns) ? wide : packed ? 2 : 1;
+    launch.lane_axis = last;
+    launch.block_rows = across ? format.block_columns : format.block_rows;
+    launch.block_columns = across ? 1 : format.block_columns;
+    if (launch.kept > 1) launch.axes[static_cast<size_t>(last) - 1].step = launch.block_rows;
+    columns.step = across ? launch.width : launch.block_columns;
+    launch.warps = square || (!across && fastest == last && format.block_columns > longest_of_thread);
+    launch.rows_first = square && fastest == last - 1;
+    set_order(launch, !launch.warps && !across && fastest >= 0 ? fastest : last);
+    if (!choose_amax(launch)) return false;
+    if (tensor.type.layout == ir::ScaleLayout::blocked_128x4 && !add_tiles(launch)) return false;
     return finish(std::move(launch));
+  }
+
+  // Which of the largest magnitudes that an option names is an item's.
+  bool choose_amax(PointwiseLaunch& launch) {
+    const ir::Tensor& tensor = output_of(launch).tensor;
+    for (const ir::Input& input : graph_.inputs) {
+      if (tensor.type.amax_input.empty() || input.tensor.name != tensor.type.amax_input) continue;
+      if (input.left_out || input.tensor.shape.empty()) return true;
+      const Extent& over = input.tensor.shape[0];
+      for (int i = 0; i < launch.kept; ++i) {
+        const PointwiseAxis& a = launch.axes[static_cast<size_t>(i)];
+        launch.amax_by_group = a.grouped >= 0 && over == Extent{1, dim(a.grouped).cut_by, 1};
+        if (!launch.amax_by_group && !(over == a.name)) continue;
+        if (!launch.amax_by_group && a.step > 1)
+          return refuse(tensor.where, fmt::format("a maximum for each place of '{}', along which blocks lie,",
+                                                  graph_.extent_text(over)));
+        launch.amax_axis = i;
+        return true;
+      }
+    }
+    return true;
+  }
+
+  // Two codes share a byte, which belongs to one item: rows are of even length, and groups begin at even places.
+  bool owns_bytes(const ir::Tensor& tensor, const PointwiseAxis& columns) {
+    const auto odd = [&](const std::string& what) {
+      diagnostics_.error(tensor.where, fmt::format("4-bit codes need {} to be even", what), "two of them share a byte");
+      return false;
+    };
+    const std::string name = graph_.extent_text(columns.name);
+    if (columns.place >= 0) {
+      const std::optional<Extent>& slot = dim(columns.place).slot;
+      const std::optional<int64_t> apart = slot ? graph_.fixed_value(*slot) : columns.alignment;
+      if (!apart || *apart % 2 != 0) return odd(fmt::format("the places where groups of '{}' begin", name));
+      if (columns.place == columns.grouped) plan_even(columns.grouped, 2);
+      return true;
+    }
+    if (const std::optional<int64_t> size = graph_.fixed_value(columns.name))
+      return *size % 2 == 0 || odd(fmt::format("the last dimension, {} = {},", name, *size));
+    if (columns.name.times % 2 != 0) plan_even(columns.name.dim, 2 * columns.name.over);
+    return true;
+  }
+
+  void plan_even(ir::DimId id, int64_t multiple) {
+    multiples_[id] = std::lcm(multiples_.count(id) != 0 ? multiples_[id] : int64_t{1}, multiple);
+  }
+
+  // Scales in tiles: bytes of a tile that no block has are zero. Which of the last two axes lies in groups decides
+  // where tiles begin.
+  bool add_tiles(PointwiseLaunch& launch) {
+    const ir::Tensor& tensor = output_of(launch).tensor;
+    for (int i = std::max(0, launch.kept - 2); i < launch.kept; ++i) {
+      if (launch.axes[static_cast<size_t>(i)].grouped < 0) continue;
+      if (launch.tiled_axis >= 0) return refuse(tensor.where, "tiles of scales of two grouped dimensions");
+      launch.tiled_axis = i;
+    }
+    if (fills_tiles(launch)) return true;
+    PointwiseLaunch clear;
+    clear.kind = PointwiseKind::clear;
+    clear.output = launch.output;
+    clear.warps = true;
+    clear.axes = launch.axes;
+    for (PointwiseAxis& a : clear.axes) a.step = 1;
+    clear.kept = launch.kept - 2;
+    clear.tiled_axis = launch.tiled_axis;
+    set_order(clear, -1);
+    return finish(std::move(clear));
+  }
+
+  // Whether every scale of every tile is a block's: of whole tiles in each group, and in the whole.
+  bool fills_tiles(const PointwiseLaunch& launch) const {
+    for (int i = launch.kept - 2; i < launch.kept; ++i) {
+      const PointwiseAxis& a = launch.axes[static_cast<size_t>(i)];
+      const int64_t unit = tile_places(launch, i);
+      const std::optional<int64_t> whole = a.place < 0            ? graph_.fixed_value(a.name)
+                                           : a.place != a.grouped ? a.alignment
+                                                                  : std::optional<int64_t>();
+      if (!whole || *whole % unit != 0) return false;
+    }
+    return true;
   }
 
   bool add_ends(PointwiseLaunch launch) {
@@ -160,8 +251,11 @@ class Planner {
   }
 
   bool finish(PointwiseLaunch launch) {
-    const bool stores = launch.kind != PointwiseKind::finish;
-    if (stores && !build_value(graph_, output_of(launch).value, launch, diagnostics_)) return false;
+    const bool stores = launch.kind != PointwiseKind::finish && launch.kind != PointwiseKind::clear;
+    const ir::NodeId value = launch.rotation >= 0 ? graph_.nodes[static_cast<size_t>(launch.rotation)].args[0]
+                             : stores             ? output_of(launch).value
+                                                  : -1;
+    if (stores && !build_value(graph_, value, launch, diagnostics_)) return false;
     if (!add_tables(launch)) return false;
     plan_.pointwise.push_back(std::move(launch));
     return true;
@@ -190,8 +284,8 @@ class Planner {
     const int beside = launch.kept - 1;
     if (!launch.warps && beside >= 0 && value_last(launch) == beside &&
         launch.axes[static_cast<size_t>(beside)].place < 0 && is_eights(launch.axes[static_cast<size_t>(beside)])) {
-      launch.item_axis = launch.lane_axis = beside;
-      launch.item_size = launch.width = wide;
+      launch.lane_axis = beside;
+      launch.axes[static_cast<size_t>(beside)].step = launch.width = wide;
     }
     const int64_t by_thread = launch.width > 1 ? most_by_eight : most_by_thread;
     const int64_t most = !launch.warps ? by_thread : launch.kept == 0 ? most_by_lone_warp : most_by_warp;
@@ -241,8 +335,9 @@ class Planner {
     PointwiseLaunch last = launch;
     last.kind = PointwiseKind::finish;
     last.axes.resize(static_cast<size_t>(launch.kept));
-    last.width = last.item_size = 1;
-    last.lane_axis = last.item_axis = -1;
+    for (PointwiseAxis& a : last.axes) a.step = 1;
+    last.width = 1;
+    last.lane_axis = -1;
     set_order(last, -1);
     last.group_axis = group_count_axis(launch);
 
@@ -251,19 +346,19 @@ class Planner {
     if (last.group_axis >= 0) {
       launch.axes.erase(launch.axes.begin() + last.group_axis);
       --launch.kept;
-      for (int* index : {&launch.split_axis, &launch.lane_axis, &launch.item_axis})
+      for (int* index : {&launch.split_axis, &launch.lane_axis})
         if (*index > last.group_axis) --*index;
     }
     set_order(launch, -1);
 
-    WorkspaceRegion region;
-    region.name = "partials of " + output.tensor.name;
-    if (!plan_.workspace.empty())
-      region.offset = round_up(plan_.workspace.back().offset + plan_.workspace.back().bytes, workspace_alignment);
-    region.bytes = kept_elements(graph_, launch) * partial_count(graph_, launch) * 4;
-    launch.partials_offset = last.partials_offset = region.offset;
-    plan_.workspace.push_back(region);
+    launch.partials_offset = last.partials_offset = add_region(
+        "partials of " + output.tensor.name, kept_elements(graph_, launch) * partial_count(graph_, launch) * 4);
     return finish(std::move(launch)) && finish(std::move(last));
+  }
+
+  IntExpr add_region(std::string name, IntExpr bytes) {
+    plan_.add_region(std::move(name), std::move(bytes));
+    return plan_.workspace.back().offset;
   }
 
   int64_t chunk_of(const PointwiseLaunch& launch, int split) const {
@@ -285,16 +380,55 @@ class Planner {
     return -1;
   }
 
+  // ---- rotations
+
+  // Those that a stored value needs, each behind those that it is made from.
+  bool add_rotations() {
+    std::vector<bool> needed(graph_.nodes.size(), false);
+    for (const ir::Output& output : graph_.outputs)
+      if (!output.left_out) needed[static_cast<size_t>(output.value)] = true;
+    for (size_t i = graph_.nodes.size(); i-- > 0;)
+      if (needed[i])
+        for (const ir::NodeId arg : graph_.nodes[i].args) needed[static_cast<size_t>(arg)] = true;
+    bool sound = true;
+    for (size_t i = 0; i < graph_.nodes.size(); ++i)
+      if (needed[i] && graph_.nodes[i].op == ir::Op::hadamard)
+        sound = add_rotation(static_cast<ir::NodeId>(i)) && sound;
+    return sound;
+  }
+
+  // As a split reduction of chunks of 16, along the dimension itself: its blocks begin with each group.
+  bool add_rotation(ir::NodeId id) {
+    const ir::Node& node = graph_.nodes[static_cast<size_t>(id)];
+    PointwiseLaunch launch;
+    launch.kind = PointwiseKind::rotate;
+    launch.rotation = id;
+    for (const Extent& name : node.shape)
+      if (!graph_.same_name(name, node.along)) launch.axes.push_back(axis(graph_.base_name(name)));
+    launch.kept = launch.split_axis = static_cast<int>(launch.axes.size());
+    launch.split = axis(graph_.base_name(node.along));
+    launch.axes.push_back(launch.split);
+    launch.chunk = rotation_size;
+    if (is_eights(launch.split) && graph_.same_name(node.shape.back(), node.along)) {
+      launch.lane_axis = launch.split_axis;
+      launch.width = wide;
+    }
+    set_order(launch, -1);
+    IntExpr elements = 1;
+    for (size_t i = 0; i < node.shape.size(); ++i) {
+      const IntExpr size = ir::extent_expression(graph_, graph_.base_name(node.shape[i]));
+      elements = elements * (i + 1 == node.shape.size() ? round_up(size, wide) : size);
+    }
+    add_region(rotation_region(id), elements * 4);
+    return finish(std::move(launch));
+  }
+
   // ---- tables of groups
 
   PointwiseTable* table_of(PointwiseLaunch& launch, ir::DimId grouped) {
     for (PointwiseTable& table : launch.tables)
       if (table.grouped == grouped) return &table;
     const ir::Dimension& d = dim(grouped);
-    if (d.slot) {
-      refuse(d.where, "groups in slots");
-      return nullptr;
-    }
     const std::optional<int64_t> groups = graph_.fixed_value({1, d.cut_by, 1});
     if (!groups) {
       diagnostics_.error(d.where, fmt::format("the number of groups, '{}', has no value", dim(d.cut_by).name),
@@ -304,15 +438,23 @@ class Planner {
     PointwiseTable table;
     table.grouped = grouped;
     table.groups = *groups;
-    table.places.push_back({grouped, d.align, 0});
+    table.places.push_back({grouped, d.align, 0, 0});
     launch.tables.push_back(std::move(table));
     return &launch.tables.back();
   }
 
-  static void place_of(PointwiseTable& table, ir::DimId dim, int64_t alignment) {
+  static void place_of(PointwiseTable& table, ir::DimId dim, int64_t alignment, int64_t unit = 0) {
     for (const PointwiseTable::Place& place : table.places)
-      if (place.dim == dim) return;
-    table.places.push_back({dim, alignment, 0});
+      if (place.dim == dim && place.unit == unit) return;
+    table.places.push_back({dim, alignment, unit, 0});
+  }
+
+  // Places along an axis that one tile of scales covers.
+  int64_t tile_places(const PointwiseLaunch& launch, int axis) const {
+    const ir::TensorType& type = output_of(launch).tensor.type;
+    const ir::FormatInfo& format = ir::format_info(type.format);
+    const bool along = axis == ir::along_axis(type, static_cast<int>(launch.axes.size()));
+    return along ? ir::scale_tile_columns * format.block_columns : ir::scale_tile_rows * format.block_rows;
   }
 
   bool add_tables(PointwiseLaunch& launch) {
@@ -321,6 +463,10 @@ class Planner {
       PointwiseTable* table = table_of(launch, axis.grouped);
       if (!table) return false;
       place_of(*table, axis.place, axis.alignment);
+    }
+    if (launch.tiled_axis >= 0) {
+      const PointwiseAxis& tiled = launch.axes[static_cast<size_t>(launch.tiled_axis)];
+      place_of(*table_of(launch, tiled.grouped), tiled.place, tiled.alignment, tile_places(launch, launch.tiled_axis));
     }
     if (launch.chunk > 0 && launch.split.grouped >= 0) {
       PointwiseTable* table = table_of(launch, launch.split.grouped);
@@ -358,9 +504,12 @@ class Planner {
   const ir::Graph& graph_;
   Diagnostics& diagnostics_;
   KernelPlan plan_;
+  std::map<ir::DimId, int64_t> multiples_;  // what sizes at launch must be multiples of
 };
 
 }  // namespace
+
+std::string rotation_region(ir::NodeId rotation) { return fmt::format("rotation {}", rotation); }
 
 std::vector<KernelPlan> plan_pointwise(const ir::Graph& graph, const Target& target, Diagnostics& diagnostics) {
   return Planner(graph, target, diagnostics).run();

@@ -2,13 +2,12 @@
 #include <fmt/format.h>
 
 #include "compiler/lowering/pointwise.h"
-#include "compiler/lowering/pointwise/formats.h"
 
 namespace epifuse::lowering {
 namespace {
 
 std::string_view kind_name(PointwiseKind kind) {
-  constexpr std::string_view names[] = {"elements", "blocks", "reduce", "finish", "ends"};
+  constexpr std::string_view names[] = {"elements", "clear", "blocks", "reduce", "finish", "ends", "rotate"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -17,25 +16,36 @@ class Printer {
   Printer(const ir::Graph& graph, const PointwiseLaunch& launch) : graph_(graph), launch_(launch) {}
 
   std::string run() {
-    const ir::Tensor& out = graph_.outputs[static_cast<size_t>(launch_.output)].tensor;
-    text_ = fmt::format("pointwise {} {} {}, a {} for each item", kind_name(launch_.kind), out.name,
-                        ir::print_type(out.type), launch_.warps ? "warp" : "thread");
-    if (launch_.item_size > 1) text_ += fmt::format(" of {}", launch_.item_size);
+    std::string what = fmt::format("%{}", launch_.rotation);
+    if (launch_.output >= 0) {
+      const ir::Tensor& out = graph_.outputs[static_cast<size_t>(launch_.output)].tensor;
+      what = out.name + " " + ir::print_type(out.type);
+    }
+    text_ = fmt::format("pointwise {} {}, a {} for each item", kind_name(launch_.kind), what,
+                        launch_.warps ? "warp" : "thread");
+    std::string size;
+    for (const PointwiseAxis& axis : launch_.axes)
+      if (axis.step > 1) size += fmt::format("{}{}", size.empty() ? " of " : " x ", axis.step);
+    text_ += size;
     if (launch_.width > 1) text_ += fmt::format(", {} at once", launch_.width);
     text_ += "\n";
     for (size_t i = 0; i < launch_.axes.size(); ++i) {
       const PointwiseAxis& axis = launch_.axes[i];
+      const bool kept = static_cast<int>(i) < launch_.kept;
       text_ += fmt::format("axis {} {}{}{}\n", i, graph_.extent_text(axis.name),
                            axis.place < 0 ? "" : fmt::format(" align {}", axis.alignment),
-                           static_cast<int>(i) < launch_.kept ? "" : ", reduced");
+                           kept                                    ? ""
+                           : launch_.kind == PointwiseKind::rotate ? ", rotated"
+                           : launch_.kind == PointwiseKind::clear  ? ", in tiles"
+                                                                   : ", reduced");
     }
     if (launch_.chunk > 0)
       text_ += fmt::format("partials of {} along {}\n", launch_.chunk, graph_.extent_text(launch_.split.name));
     for (const PointwiseTable& table : launch_.tables) {
       text_ += fmt::format("groups {} of {} + {}:", table.groups, dim(table.grouped), table.counts);
       for (const PointwiseTable::Place& place : table.places)
-        text_ += fmt::format(" {} align {} + {}", place.dim < 0 ? "partials" : dim(place.dim), place.alignment,
-                             place.starts);
+        text_ += fmt::format(" {} align {}{} + {}", place.dim < 0 ? "partials" : dim(place.dim), place.alignment,
+                             place.unit == 0 ? "" : fmt::format(" in tiles of {}", place.unit), place.starts);
       text_ += "\n";
     }
     for (size_t i = 0; i < launch_.value.coordinates.size(); ++i)
@@ -81,6 +91,8 @@ class Printer {
       case Kind::param: return "param " + graph_.params[static_cast<size_t>(n.index)].name;
       case Kind::input:
         return fmt::format("input {}{}{}", input(n.index), address(n.address), n.wide ? " eight at once" : "");
+      case Kind::rotated:
+        return fmt::format("rotated %{}{}{}", n.index, address(n.address), n.wide ? " eight at once" : "");
       case Kind::masked: return fmt::format("%{}, 0 where @{} is negative", n.args[0], n.condition);
       case Kind::choose: return fmt::format("%{} or %{} by @{}", n.args[0], n.args[1], n.condition);
       case Kind::map: break;

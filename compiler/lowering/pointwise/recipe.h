@@ -2,6 +2,9 @@
 //   sizes_M, capacity_M      of a table of groups
 //   in_x, stride0_in_x       an input, the distance between neighbours along its axis 0
 //   out, stride0_out         the output;  scales, stride0_scales  its scales;  partials  those of a reduction
+//   tiles_outer, tiles_inner scales in tiles: how many there are along the two axes of a matrix, in memory order
+//   rotated_7, stride0_…     what the rotation of node 7 left in the workspace; where that is stored it is `out`
+//   option_a                 an input that a type's option names: a maximum, or a seed
 //   items                    how many there are
 //   size_0                   of axis 0 of the walk
 //   split_size, partials_of  of the dimension that partials cut; of one element, where they do not follow from groups

@@ -1,8 +1,9 @@
-// A GPU's block of threads on the host: what pointwise kernels use of CUDA, so that generated kernels run in a test.
+// A GPU's block of threads on the host: what pointwise kernels and the sinks of epilogues use of CUDA, so that
+// generated kernels and templates run in a test.
 //
 // The threads of a block are fibers of one host thread. Each runs until it must wait for others: at __syncthreads for
-// all of the block, at a shuffle for its warp. Blocks run one after the other. A thread that leaves the kernel no
-// longer counts, as on the device.
+// all of the block, at a named barrier for as many as it says, at a shuffle for its warp. Blocks run one after the
+// other. A thread that leaves the kernel no longer counts, as on the device.
 #pragma once
 
 #include <algorithm>
@@ -55,6 +56,11 @@ inline unsigned __float_as_uint(float value) {
   std::memcpy(&bits, &value, 4);
   return bits;
 }
+// Each rounds once: the host contracts nothing across a call's result that is stored.
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fdiv_rn(float a, float b) { return a / b; }
 
 namespace host {
 
@@ -82,6 +88,11 @@ class Block {
   }
 
   void sync() { wait(State::at_barrier); }
+  void sync(int barrier, int threads) {
+    fibers_[current_].barrier = barrier;
+    fibers_[current_].waits_for = threads;
+    wait(State::at_named_barrier);
+  }
 
   // What every lane of the warp gave, in turn.
   uint64_t* exchange(uint64_t value) {
@@ -97,12 +108,14 @@ class Block {
 
  private:
   static constexpr size_t stack_bytes = 64 * 1024;
-  enum class State { ready, at_barrier, at_shuffle, done };
+  static constexpr int named_barriers = 16;
+  enum class State { ready, at_barrier, at_named_barrier, at_shuffle, done };
   struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
     State state = State::ready;
     unsigned shuffles = 0;
+    int barrier = 0, waits_for = 0;
   };
   struct Warp {
     uint64_t values[2][warp_size];
@@ -133,7 +146,21 @@ class Block {
     moved = release(0, static_cast<unsigned>(fibers_.size()), State::at_barrier) || moved;
     for (unsigned first = 0; first < fibers_.size(); first += warp_size)
       moved = release(first, first + warp_size, State::at_shuffle) || moved;
+    for (int barrier = 0; barrier < named_barriers; ++barrier) moved = release(barrier) || moved;
     return moved;
+  }
+
+  // A named barrier, at which as many threads have arrived as it waits for.
+  bool release(int barrier) {
+    const auto waits = [&](const Fiber& fiber) {
+      return fiber.state == State::at_named_barrier && fiber.barrier == barrier;
+    };
+    const auto first = std::find_if(fibers_.begin(), fibers_.end(), waits);
+    if (first == fibers_.end() || std::count_if(fibers_.begin(), fibers_.end(), waits) != first->waits_for)
+      return false;
+    for (Fiber& fiber : fibers_)
+      if (waits(fiber)) fiber.state = State::ready;
+    return true;
   }
 
   bool release(unsigned begin, unsigned end, State state) {
@@ -179,6 +206,7 @@ inline double (*decode)(int storage, uint32_t code) = nullptr;
 }  // namespace host
 
 inline void __syncthreads() { host::Block::current_block->sync(); }
+inline void __syncwarp() { host::Block::current_block->exchange(0); }
 template <class T>
 T __shfl_sync(unsigned, T value, int lane) {
   return host::shuffled(value, [=](unsigned) { return static_cast<unsigned>(lane); });

@@ -4,6 +4,7 @@
 
 #include "tests/codegen/host/device.h"
 // Behind the words of CUDA.
-#include "pointwise/formats.cuh"
 #include "pointwise/groups.cuh"
+#include "pointwise/quantise.cuh"
 #include "pointwise/reduce.cuh"
+#include "pointwise/rotate.cuh"

@@ -33,8 +33,8 @@ std::vector<std::string> spec_files(bool of_one_kernel) {
   std::vector<std::string> found;
   for (const auto& file : gpu_test_files()) {
     const size_t first = file.text.find("\nkernel ");
-    if (file.path.starts_with("specs/") && (first == file.text.rfind("\nkernel ")) == of_one_kernel)
-      found.emplace_back(file.path);
+    const bool in_specs = file.path.starts_with("specs/") && file.path.rfind('/') == 5;
+    if (in_specs && (first == file.text.rfind("\nkernel ")) == of_one_kernel) found.emplace_back(file.path);
   }
   return found;
 }
@@ -43,6 +43,13 @@ std::vector<std::string> spec_files(bool of_one_kernel) {
 
 std::vector<std::string> spec_files() { return spec_files(true); }
 std::vector<std::string> cookbook_files() { return spec_files(false); }
+
+std::vector<std::string> recipe_files() {
+  std::vector<std::string> found;
+  for (const auto& file : gpu_test_files())
+    if (file.path.starts_with("specs/") && file.path.rfind('/') != 5) found.emplace_back(file.path);
+  return found;
+}
 
 ir::Graph graph_of_spec(const std::string& text) {
   MemorySource no_files({});

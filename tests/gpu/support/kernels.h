@@ -19,6 +19,7 @@ jit::Engine& engine();
 std::string file_text(std::string_view path);
 std::vector<std::string> spec_files();      // every example of one kernel in specs/
 std::vector<std::string> cookbook_files();  // those of several kernels: training steps
+std::vector<std::string> recipe_files();    // those in folders below: a vendor's list, recipes of low precision
 
 // The graph of a spec's only kernel, without numbers for its dims.
 ir::Graph graph_of_spec(const std::string& text);
