@@ -207,7 +207,7 @@ def formats(engine, shape):
     bench.ours("mxfp8 blocked_128x4", "EKI", "specs/recipes/mx.epi", kernel="fc1", left_out=("pre",))
     bench.ours("mxfp4", "EKI", "specs/recipes/mx.epi", kernel="fc1_mxfp4", left_out=("pre",))
     bench.ours("fp8_1x128", "EKI", "specs/recipes/fp8_blocks.epi", kernel="fc1", left_out=("pre",))
-    bench.ours("nvfp4", "EKI", "specs/recipes/nvfp4.epi", kernel="fc1", left_out=("pre",))
+    bench.ours("nvfp4", "EKI", "specs/recipes/nvfp4.epi", kernel="fc1")
     return bench
 
 

@@ -178,7 +178,9 @@ class OutputJudge {
                                         : ScaleInterval(quantiser, block.maximum, least, most);
       const uint32_t scale = load_code(scales(), block.scale);
       ++tally.scales;
-      if (scale != reference.code) judge.scale_differs(reference.code, scale, says_nothing(quantiser, allowed));
+      // Nor does it say much where all of the block may have become zero, which some types give another scale.
+      if (scale != reference.code)
+        judge.scale_differs(reference.code, scale, least == 0 || says_nothing(quantiser, allowed));
       if (!unknown && !allowed.holds(scale))
         judge.scale_outside(block.row, block.col, block.scale,
                             {quantiser.scale_value(reference.code), quantiser.scale_value(allowed.lowest()),

@@ -200,8 +200,7 @@ TEST_CASE("results of groups have no tiles for gaps of more rows than a tile") {
   CHECK(sink_of(lower_text(wgrad("mxfp8"))).kind == SinkKind::quantised);
   CHECK(scale_alignment(lower_text(wgrad("mxfp8(layout = blocked_128x4)"))) == 128);
   CHECK(refusal(wgrad("nvfp4_16x16(layout = blocked_128x4)")) ==
-        "w: an output of type nvfp4_16x16(layout = blocked_128x4) whose groups begin at multiples of 1 is not lowered "
-        "yet");
+        "w: an output of type nvfp4_16x16(layout = blocked_128x4) for each group is not lowered yet");
   CHECK(refusal("kernel test {\n dim E = 2, K = 256, N = 256\n group M by E\n in g : bf16[M, N]\n in x : bf16[M, K]\n"
                 " out w : mxfp8[E][N, K] = gemm(g, x)\n}") ==
         "w: an output of type mxfp8 with one buffer for each group is not lowered yet");
