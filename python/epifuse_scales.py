@@ -55,10 +55,11 @@ def from_blocked_128x4(blocked, rows, columns):
     return scales
 
 
-def groups_along_rows(counts, columns):
-    """The byte at which each group's scales begin where groups are cut out of the rows ([M, N] with blocks along N),
-    each on a tile row of its own; then where the last one ends. Inside, a group is a matrix of counts[e] rows."""
-    return _running([size_128x4(count, columns) for count in counts])
+def groups_along_rows(counts, columns, align=1):
+    """The byte at which each group's scales begin where groups are cut out of the rows ([M, N] with blocks along N, or
+    [P, N] with groups at multiples of `align`), each on a tile row of its own; then where the last one ends. Inside, a
+    group is a matrix of roundup(counts[e], align) rows."""
+    return _running([size_128x4(_divide_up(count, align) * align, columns) for count in counts])
 
 
 def groups_along_columns(counts, rows, block, align=TILE_ROWS):

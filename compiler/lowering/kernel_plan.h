@@ -20,6 +20,7 @@ constexpr int tile_rows = 128;
 constexpr int block_columns = 32;
 constexpr int block_rows = 32;  // of a transposed MX output
 constexpr int k_tile = 64;
+constexpr uint32_t most_parameter_bytes = 4096;  // of a launch
 
 // What the GEMM is, decided once by classify_gemm; later stages read this name, not the dimensions.
 //   none          the plan has pointwise launches instead (pointwise_plan.h)

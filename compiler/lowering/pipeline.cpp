@@ -1,5 +1,6 @@
 #include "compiler/lowering/pipeline.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "base/ensure.h"
@@ -94,6 +95,21 @@ void choose_by_name(std::string_view name, Lowered& lowered, Diagnostics& diagno
   lowered.plans = std::move(chosen);
 }
 
+// A launch has 4096 bytes of parameters, and a block so much shared memory: hundreds of outputs take more.
+void keep_what_fits(Lowered& lowered, Diagnostics& diagnostics) {
+  const size_t planned = std::erase_if(lowered.plans, [](const KernelPlan& plan) {
+    return plan.shared_bytes > plan.target.shared_bytes_per_block ||
+           std::any_of(plan.recipe.steps.begin(), plan.recipe.steps.end(),
+                       [](const RecipeStep& step) { return step.parameter_bytes > most_parameter_bytes; });
+  });
+  if (planned == 0 || !lowered.plans.empty()) return;
+  const ir::Graph& graph = lowered.graph;
+  diagnostics.error(
+      graph.outputs.back().tensor.where,
+      fmt::format("a kernel of {} buffers is not lowered yet", graph.inputs.size() + graph.outputs.size()),
+      "a launch has no room for the addresses of so many: make several kernels of it");
+}
+
 }  // namespace
 
 const std::vector<Pass>& passes() {
@@ -121,10 +137,10 @@ Lowered lower(const ir::Graph& graph, const Target& target, std::string_view sch
   result.plans = gemm->form == GemmForm::none ? plans_without_gemm(result.graph, target, diagnostics)
                                               : plans_of_gemm(result.graph, *gemm, target, diagnostics);
   if (!schedule_override.empty()) choose_by_name(schedule_override, result, diagnostics);
-  for (KernelPlan& plan : result.plans) {
+  for (KernelPlan& plan : result.plans)
     if (plan.schedule.family != Family::pointwise) plan.recipe = build_recipe(result.graph, plan);
-    ensure_sound(verify(plan), "planning");
-  }
+  keep_what_fits(result, diagnostics);
+  for (const KernelPlan& plan : result.plans) ensure_sound(verify(plan), "planning");
   return result;
 }
 

@@ -74,9 +74,9 @@ void verify_parameters(const KernelPlan& plan, std::vector<std::string>& faults)
         faults.push_back(fmt::format("parameter '{}' at {} overlaps or is misaligned", field.name, field.offset));
       end = field.offset + field.size;
     }
-    if (end > step.parameter_bytes || step.parameter_bytes > 4096)
-      faults.push_back(
-          fmt::format("parameter block: {} bytes used, {} planned, 4096 allowed", end, step.parameter_bytes));
+    if (end > step.parameter_bytes || step.parameter_bytes > most_parameter_bytes)
+      faults.push_back(fmt::format("parameter block: {} bytes used, {} planned, {} allowed", end, step.parameter_bytes,
+                                   most_parameter_bytes));
   }
 }
 

@@ -320,3 +320,9 @@ TEST_CASE("values that share operations are computed together, others where they
   CHECK(clusters("in p : bf16[M, 2*N]\nf, s = split(p)\nd = grad(f * s, gemm(x, w), p)\nout a : bf16[M, 2*N] = d\n"
                  "out b : f32[E, 2*N] = sum(d)") == "[2 4] at once (2 4: 2) ");
 }
+
+TEST_CASE("a gemm with more buffers than a launch has room for is refused by name") {
+  std::string outputs = "v = gemm(x, w)";
+  for (int i = 0; i < 160; ++i) outputs += fmt::format("\nout y{} : mxfp8[M, N] = v", i);
+  CHECK(refusal(ragged_spec(outputs)) == "y159: a kernel of 162 buffers is not lowered yet");
+}

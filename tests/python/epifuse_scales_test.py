@@ -50,6 +50,9 @@ class ScalesTest(unittest.TestCase):
         starts = scales.groups_along_columns([group["tokens"] for group in columns], 256, 32, align=32)
         self.assertEqual(starts[:-1], [group["byte_offset"] for group in columns])
 
+    def test_groups_of_an_aligned_dimension_keep_their_gap(self):
+        self.assertEqual(scales.groups_along_rows([1, 0, 300], 1, align=256), [0, 1024, 1024, 3072])
+
     def test_b31_to_and_fro_is_the_identity(self):
         for rows, columns in SHAPES:
             with self.subTest(rows=rows, columns=columns):
