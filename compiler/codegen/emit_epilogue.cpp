@@ -141,7 +141,7 @@ class Emitter {
           line("    SingleRowScales {};", name);
       }
     }
-    if (staged()) line("    GatheredColumnScales::sync();  // the tile before has been read");
+    if (staged()) line("    warpgroup_sync();  // the tile before has been read");
   }
 
   // The tensor's largest magnitude: an input, or the number that stands for one left out.
@@ -153,7 +153,7 @@ class Emitter {
 
   void flush_sinks() {
     if (!staged()) return;
-    line("    GatheredColumnScales::sync();");
+    line("    warpgroup_sync();");
     const auto column_of_part = [&](int part, std::string_view column) {
       return column_in(true, part, std::string(column));
     };

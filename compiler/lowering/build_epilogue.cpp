@@ -306,9 +306,9 @@ class Builder {
     sink.kind = SinkKind::quantised;
     const bool doubled = is_doubled(graph_.nodes[static_cast<size_t>(output.value)].shape);
     const Place& place = result_.places[static_cast<size_t>(sink.place)];
-    if (const std::string what = place_blocks(graph_, gemm_, output, transposed, doubled, place, sink); !what.empty())
+    if (const std::string what = place_blocks(gemm_, output, transposed, doubled, place, sink); !what.empty())
       return refuse(output.tensor.where, what);
-    sink.quantised.scale_place = add_place(*scale_place(graph_, gemm_, output, sink, place));
+    sink.quantised.scale_place = add_place(*scale_place(gemm_, output, sink, place));
   }
 
   // The value of the input that an nvfp4 output names as its largest magnitude.

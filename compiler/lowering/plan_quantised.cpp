@@ -60,8 +60,8 @@ bool has_leading_matrices(const Gemm& gemm) {
   return gemm.form == GemmForm::batched || gemm.form == GemmForm::ragged_depth;
 }
 
-std::string place_blocks(const ir::Graph& graph, const Gemm& gemm, const ir::Output& output, bool transposed,
-                         bool is_doubled, const Place& place, Sink& sink) {
+std::string place_blocks(const Gemm& gemm, const ir::Output& output, bool transposed, bool is_doubled,
+                         const Place& place, Sink& sink) {
   const ir::Tensor& tensor = output.tensor;
   const ir::FormatInfo& info = ir::format_info(tensor.type.format);
   const int last = static_cast<int>(tensor.shape.size()) - 1;
@@ -77,14 +77,13 @@ std::string place_blocks(const ir::Graph& graph, const Gemm& gemm, const ir::Out
     if (const std::string what = refuse_columns(gemm, blocks); !what.empty()) return what;
   if (transposed && code_bits(tensor) == 4 && place.alignment % 2 != 0 && gemm.form == GemmForm::ragged_rows)
     return name + " whose groups may begin within a byte";
-  if (!scale_place(graph, gemm, output, sink, place))
+  if (!scale_place(gemm, output, sink, place))
     return has_leading_matrices(gemm) ? name + " for each group"
                                       : fmt::format("{} whose groups begin at multiples of {}", name, place.alignment);
   return "";
 }
 
-std::optional<Place> scale_place(const ir::Graph&, const Gemm& gemm, const ir::Output& output, const Sink& sink,
-                                 const Place& place) {
+std::optional<Place> scale_place(const Gemm& gemm, const ir::Output& output, const Sink& sink, const Place& place) {
   const int64_t unit = rows_of_unit(gemm, output.tensor.type, sink.quantised);
   if (has_leading_matrices(gemm)) {
     // The walk over results of groups has no tiles for gaps of more rows than a tile.

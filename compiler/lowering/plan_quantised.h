@@ -14,13 +14,12 @@ namespace epifuse::lowering {
 // Fills in how the blocks of an output lie. sink: placed among rows and columns; transposed: rows are the output's last
 // dimension. is_doubled: it lies over the columns of both halves. Gives what of it is not lowered, in words that follow
 // "… is not lowered yet", or an empty string.
-std::string place_blocks(const ir::Graph& graph, const Gemm& gemm, const ir::Output& output, bool transposed,
-                         bool is_doubled, const Place& place, Sink& sink);
+std::string place_blocks(const Gemm& gemm, const ir::Output& output, bool transposed, bool is_doubled,
+                         const Place& place, Sink& sink);
 
 // The place in which the scales of a quantised output count rows: that of its codes, or one whose groups begin with
 // whole tiles of scales. Nothing if the groups' alignment fits no such tiles.
-std::optional<Place> scale_place(const ir::Graph& graph, const Gemm& gemm, const ir::Output& output, const Sink& sink,
-                                 const Place& place);
+std::optional<Place> scale_place(const Gemm& gemm, const ir::Output& output, const Sink& sink, const Place& place);
 
 // Whether the tile of a schedule has whole blocks of all quantised outputs; if so, their scratch is laid out behind
 // what is there. why: what does not fit.

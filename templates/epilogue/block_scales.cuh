@@ -16,10 +16,6 @@
 
 namespace epifuse {
 
-// Barriers 6 and 7 are of the two consumer warpgroups' epilogues, 8 of both together.
-EPIFUSE_DEVICE void warpgroup_sync() { ptx::named_barrier_sync(5 + (ptx::thread_index_now() >> 7), 128); }
-EPIFUSE_DEVICE void both_warpgroups_sync() { ptx::named_barrier_sync(8, 256); }
-
 // A block's values as a sink sees them; joined, those of two halves whose columns alternate by `piece` (1 or 8).
 struct OwnValues {
   static constexpr int width = own_columns;

@@ -91,14 +91,11 @@ struct SingleColumnScales {
 };
 
 // The four warps' bytes of a column through shared memory (4 bytes for each of the tile's columns), stored at once by
-// flush(). The place starts at multiples of 128 rows, and the pitch is a multiple of 4.
+// flush(). Between a tile's bytes and the next one's, and between the last put() and flush(), the warpgroup meets. The
+// place starts at multiples of 128 rows, and the pitch is a multiple of 4.
 struct GatheredColumnScales {
   u32 scratch;
 
-  // Between a tile's bytes and the next one's, and between the last put() and flush().
-  static EPIFUSE_DEVICE void sync() {
-    ptx::named_barrier_sync(5 + (ptx::thread_index_now() >> 7), 128);  // barriers 6 and 7, of one warpgroup each
-  }
   EPIFUSE_DEVICE void put(void*, i64, const Lane& lane, const OwnRows&, bool, int, int column_in_tile, u32 byte) const {
     ptx::store_shared_8(scratch + 4 * column_in_tile + lane.warp, byte);
   }

@@ -3,9 +3,14 @@
 
 #include "atom/ownership.cuh"
 #include "ptx/memory.cuh"
+#include "ptx/sync.cuh"
 #include "tile/tile.cuh"
 
 namespace epifuse {
+
+// Barriers 6 and 7 are of the two consumer warpgroups' epilogues, 8 of both together.
+EPIFUSE_DEVICE void warpgroup_sync() { ptx::named_barrier_sync(5 + (ptx::thread_index_now() >> 7), 128); }
+EPIFUSE_DEVICE void both_warpgroups_sync() { ptx::named_barrier_sync(8, 256); }
 
 // The thread's 8 columns of one block: the first of them, and whether they exist. Column counts are multiples of 8, so
 // a thread has all of its columns or none; a block that begins inside the buffer exists, if only in part.

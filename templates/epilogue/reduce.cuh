@@ -68,7 +68,8 @@ struct RowPartials {
 };
 
 // partials[row tile][column]: the thread's rows, those of its warp, and through shared memory (4 bytes for each warp
-// and column of the tile's part, at `scratch`) those of the four warps. Barriers as for GatheredColumnScales.
+// and column of the tile's part, at `scratch`) those of the four warps. Barriers as for GatheredColumnScales
+// (epilogue/mx.cuh).
 template <Reduction reduction, int tile_columns>
 struct ColumnPartials {
   using R = Reduce<reduction>;

@@ -383,9 +383,9 @@ TEST_CASE("every template compiles with every parameter") {
         "    store_rows_mx_alternating<{0}, 8>(a, b, out, pitch, out, pitch, lane, rows, columns);\n"
         "    store_transposed_mx<{0}, false>(a, out, pitch, out, pitch, c1, lane, rows, columns, 0, 0);\n"
         "    store_transposed_mx<{0}, true, 2>(a, out, pitch, out, pitch, c1, lane, rows, columns, 0, 0);\n"
-        "    GatheredColumnScales::sync();\n"
+        "    warpgroup_sync();\n"
         "    store_transposed_mx<{0}, true>(a, out, pitch, out, pitch, c4, lane, rows, columns, 0, 0);\n"
-        "    GatheredColumnScales::sync();\n    c4.flush(out, pitch, Rows{{0, 128}}, true, 3, 3);\n  }}\n",
+        "    warpgroup_sync();\n    c4.flush(out, pitch, Rows{{0, 128}}, true, 3, 3);\n  }}\n",
         type);
   }
   std::string accumulators =

@@ -152,30 +152,26 @@ class Planner {
     launch.warps = square || (!across && fastest == last && format.block_columns > longest_of_thread);
     launch.rows_first = square && fastest == last - 1;
     set_order(launch, !launch.warps && !across && fastest >= 0 ? fastest : last);
-    if (!choose_amax(launch)) return false;
+    choose_amax(launch);
     if (tensor.type.layout == ir::ScaleLayout::blocked_128x4 && !add_tiles(launch)) return false;
     return finish(std::move(launch));
   }
 
   // Which of the largest magnitudes that an option names is an item's.
-  bool choose_amax(PointwiseLaunch& launch) {
+  void choose_amax(PointwiseLaunch& launch) {
     const ir::Tensor& tensor = output_of(launch).tensor;
     for (const ir::Input& input : graph_.inputs) {
       if (tensor.type.amax_input.empty() || input.tensor.name != tensor.type.amax_input) continue;
-      if (input.left_out || input.tensor.shape.empty()) return true;
+      if (input.left_out || input.tensor.shape.empty()) return;
       const Extent& over = input.tensor.shape[0];
       for (int i = 0; i < launch.kept; ++i) {
         const PointwiseAxis& a = launch.axes[static_cast<size_t>(i)];
         launch.amax_by_group = a.grouped >= 0 && over == Extent{1, dim(a.grouped).cut_by, 1};
         if (!launch.amax_by_group && !(over == a.name)) continue;
-        if (!launch.amax_by_group && a.step > 1)
-          return refuse(tensor.where, fmt::format("a maximum for each place of '{}', along which blocks lie,",
-                                                  graph_.extent_text(over)));
         launch.amax_axis = i;
-        return true;
+        return;
       }
     }
-    return true;
   }
 
   // Two codes share a byte, which belongs to one item: rows are of even length, and groups begin at even places.
