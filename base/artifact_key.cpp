@@ -6,9 +6,9 @@
 namespace epifuse {
 
 ArtifactKey::ArtifactKey(std::string request, std::string toolchain)
-    : request_(std::move(request)),
+    : request_(std::make_shared<const std::string>(std::move(request))),
       toolchain_(std::move(toolchain)),
-      first_(digest(request_).hex()),
+      first_(digest(*request_).hex()),
       second_(digest(toolchain_).hex()) {}
 
 }  // namespace epifuse

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <dirent.h>
 #include <fcntl.h>
-#include <filesystem>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -114,14 +114,17 @@ class RealFileSystem : public FileSystem {
   }
 
   Result<std::vector<std::string>> list(const std::string& directory) override {
-    std::error_code failed;
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(::opendir(directory.c_str()), ::closedir);
+    if (!stream) return system_error("list", directory, errno);
     std::vector<std::string> names;
-    std::filesystem::directory_iterator entry(directory, failed), end;
-    while (!failed && entry != end) {
-      names.push_back(entry->path().filename().string());
-      entry.increment(failed);
+    for (;;) {
+      errno = 0;
+      const dirent* const entry = ::readdir(stream.get());
+      if (!entry) break;
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
     }
-    if (failed) return system_error("list", directory, failed.value());
+    if (errno != 0) return system_error("list", directory, errno);
     std::sort(names.begin(), names.end());
     return names;
   }

@@ -2,7 +2,9 @@
 //   8 bytes   "EPIIMAGE"
 //   u32       kernel_image_version
 //   u32       m, bytes of the metadata
+//   u64       r, bytes of the recipe
 //   u64       c, bytes of the cubin
+//   r bytes   the launch recipe's canonical JSON
 //   m bytes   metadata as JSON, padded with spaces so that the cubin starts at a multiple of 16
 //   c bytes   cubin
 // There is no checksum: who stores the bytes has one over more than these.
@@ -20,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view magic = "EPIIMAGE";
-constexpr size_t header_bytes = 24;
+constexpr size_t header_bytes = 32;
 
 template <class I>
 void append(std::string& out, I value) {
@@ -47,39 +49,43 @@ std::string KernelImage::to_bytes() const {
   const Json metadata = {{"registers", registers},
                          {"spill_bytes", spill_bytes},
                          {"wgmma_serialized", wgmma_serialized},
-                         {"warnings", warnings},
-                         {"recipe", recipe.to_json()}};
+                         {"warnings", warnings}};
+  const std::string recipe_text = recipe.to_json();
   std::string text = metadata.dump(-1, ' ', true, Json::error_handler_t::replace);
-  while ((header_bytes + text.size()) % 16 != 0) text.push_back(' ');
+  while ((header_bytes + recipe_text.size() + text.size()) % 16 != 0) text.push_back(' ');
 
   std::string out(magic);
   append(out, static_cast<uint32_t>(kernel_image_version));
   append(out, static_cast<uint32_t>(text.size()));
+  append(out, static_cast<uint64_t>(recipe_text.size()));
   append(out, static_cast<uint64_t>(cubin.size()));
-  return out + text + cubin;
+  return out + recipe_text + text + cubin;
 }
 
-Result<KernelImage> KernelImage::from_bytes(std::string_view bytes) {
+Result<KernelImage> KernelImage::from_bytes(std::string_view bytes, std::optional<KnownRecipe> known) {
   if (bytes.size() < header_bytes || bytes.substr(0, magic.size()) != magic) return damaged("not a kernel image");
   const auto version = number_at<uint32_t>(bytes, 8);
   if (version != static_cast<uint32_t>(kernel_image_version)) {
     return damaged(fmt::format("version {}, this build reads {}", version, kernel_image_version));
   }
   const uint64_t text_bytes = number_at<uint32_t>(bytes, 12);
-  const auto cubin_bytes = number_at<uint64_t>(bytes, 16);
+  const auto recipe_bytes = number_at<uint64_t>(bytes, 16), cubin_bytes = number_at<uint64_t>(bytes, 24);
   const uint64_t rest = bytes.size() - header_bytes;
-  if (text_bytes > rest || cubin_bytes != rest - text_bytes) return damaged("the size is wrong");
+  if (text_bytes > rest || recipe_bytes > rest - text_bytes || cubin_bytes != rest - text_bytes - recipe_bytes) {
+    return damaged("the size is wrong");
+  }
+  const std::string_view recipe_text = bytes.substr(header_bytes, recipe_bytes),
+                         text = bytes.substr(header_bytes + recipe_bytes, text_bytes);
 
-  const Json metadata = Json::parse(bytes.substr(header_bytes, text_bytes), nullptr, /*allow_exceptions=*/false);
-  if (!metadata.is_object() || metadata.size() != 5) return damaged("the metadata cannot be read");
+  const Json metadata = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!metadata.is_object() || metadata.size() != 4) return damaged("the metadata cannot be read");
   const auto get = [&](const char* key) {
     const auto it = metadata.find(key);
     return it == metadata.end() ? Json() : *it;
   };
   const Json registers = get("registers"), spill_bytes = get("spill_bytes"), serialized = get("wgmma_serialized");
-  const Json warnings = get("warnings"), recipe = get("recipe");
-  if (!is_count(registers) || !is_count(spill_bytes) || !serialized.is_boolean() || !warnings.is_array() ||
-      !recipe.is_string()) {
+  const Json warnings = get("warnings");
+  if (!is_count(registers) || !is_count(spill_bytes) || !serialized.is_boolean() || !warnings.is_array()) {
     return damaged("the metadata is incomplete");
   }
   KernelImage image;
@@ -87,13 +93,17 @@ Result<KernelImage> KernelImage::from_bytes(std::string_view bytes) {
     if (!warning.is_string()) return damaged("a warning is not text");
     image.warnings.push_back(warning.get<std::string>());
   }
-  auto parsed = LaunchRecipe::from_json(recipe.get_ref<const std::string&>());
-  if (!parsed) return damaged(parsed.error().message);
-  image.recipe = std::move(*parsed);
+  if (known && known->json == recipe_text) {
+    image.recipe = known->recipe;
+  } else {
+    auto parsed = LaunchRecipe::from_json(recipe_text);
+    if (!parsed) return damaged(parsed.error().message);
+    image.recipe = std::move(*parsed);
+  }
   image.registers = registers.get<int>();
   image.spill_bytes = spill_bytes.get<int>();
   image.wgmma_serialized = serialized.get<bool>();
-  image.cubin = bytes.substr(header_bytes + text_bytes, cubin_bytes);
+  image.cubin = bytes.substr(bytes.size() - cubin_bytes);
   return image;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,13 @@ struct KernelImage {
   std::vector<std::string> warnings;  // for the user, in our words
 
   std::string to_bytes() const;
-  static Result<KernelImage> from_bytes(std::string_view bytes);
+  // A recipe that the caller knows, with its JSON: an image that holds the same text gets a copy, and nothing is
+  // parsed.
+  struct KnownRecipe {
+    const LaunchRecipe& recipe;
+    std::string_view json;
+  };
+  static Result<KernelImage> from_bytes(std::string_view bytes, std::optional<KnownRecipe> known = std::nullopt);
 };
 
 }  // namespace epifuse

@@ -1,118 +1,20 @@
-// The launch recipe as canonical JSON: every key is always written, in one order, and expressions as their text.
-//
-// Reading is strict: a key that is missing, unknown, or of another type is an error that names its place. What the
-// numbers mean is judged afterwards, by validate() (launch_recipe_check.cpp).
+// Reading a launch recipe from the JSON of launch_recipe_writer.cpp, strictly: a key that is missing, unknown, or of
+// another type is an error that names its place. What the numbers mean is judged afterwards, by validate()
+// (launch_recipe_check.cpp).
 #include "base/launch_recipe.h"
 
-#include <cmath>
 #include <fmt/format.h>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/launch_recipe_names.h"
 #include "base/version.h"
 
 namespace epifuse {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <class E>
-using Names = std::vector<std::pair<E, std::string_view>>;
-
-const Names<TensorRole> role_names = {
-    {TensorRole::input, "input"}, {TensorRole::output, "output"}, {TensorRole::group_sizes, "group_sizes"}};
-const Names<SymbolKind> symbol_kind_names = {{SymbolKind::fixed, "fixed"}, {SymbolKind::launch, "launch"}};
-const Names<Swizzle> swizzle_names = {
-    {Swizzle::none, "none"}, {Swizzle::b32, "32B"}, {Swizzle::b64, "64B"}, {Swizzle::b128, "128B"}};
-const Names<TensorMapType> map_type_names = {
-    {TensorMapType::u8, "u8"}, {TensorMapType::f16, "f16"}, {TensorMapType::bf16, "bf16"}, {TensorMapType::f32, "f32"}};
-const Names<FieldKind> field_kind_names = {{FieldKind::tensor_map, "tensor_map"},
-                                           {FieldKind::address, "address"},
-                                           {FieldKind::integer32, "integer32"},
-                                           {FieldKind::integer64, "integer64"},
-                                           {FieldKind::param, "param"}};
-const Names<RecipeStep::Kind> step_kind_names = {{RecipeStep::Kind::launch, "launch"},
-                                                 {RecipeStep::Kind::memset, "memset"}};
-
-template <class E>
-std::string_view name_of(const Names<E>& names, E value) {
-  for (const auto& [e, name] : names) {
-    if (e == value) return name;
-  }
-  return "";
-}
-
-// ---- writing
-
-Json write(const IntExpr& e) {
-  if (const auto value = e.constant()) return *value;
-  return e.text();
-}
-
-Json write(const std::vector<IntExpr>& list) {
-  Json out = Json::array();
-  for (const IntExpr& e : list) out.push_back(write(e));
-  return out;
-}
-
-// JSON has no infinities and no NaN; `const` arithmetic in a spec can yield them.
-Json write(const std::optional<double>& value) {
-  if (!value) return nullptr;
-  if (std::isnan(*value)) return "nan";
-  if (std::isinf(*value)) return *value > 0 ? "inf" : "-inf";
-  return *value;
-}
-
-Json write(const RecipeTensor& t) {
-  return {{"name", t.name},
-          {"storage", storage_name(t.storage)},
-          {"role", name_of(role_names, t.role)},
-          {"extents", write(t.extents)},
-          {"strided", t.strided},
-          {"alignment", t.alignment},
-          {"pitch_note", t.pitch_note},
-          {"group_align", t.group_align},
-          {"group_slot", write(t.group_slot)},
-          {"pointer_axes", t.pointer_axes}};
-}
-
-Json write(const TensorMapRecipe& m) {
-  return {{"tensor", m.tensor},
-          {"type", name_of(map_type_names, m.type)},
-          {"byte_offset", write(m.byte_offset)},
-          {"extents", write(m.extents)},
-          {"strides", write(m.strides)},
-          {"box", m.box},
-          {"element_strides", m.element_strides},
-          {"swizzle", name_of(swizzle_names, m.swizzle)}};
-}
-
-Json write(const ParameterField& f) {
-  return {{"name", f.name},     {"kind", name_of(field_kind_names, f.kind)},
-          {"offset", f.offset}, {"size", f.size},
-          {"tensor", f.tensor}, {"value", write(f.value)},
-          {"index", f.index}};
-}
-
-Json write(const RecipeStep& s) {
-  if (s.kind == RecipeStep::Kind::memset) {
-    return {{"kind", name_of(step_kind_names, s.kind)},
-            {"workspace_offset", write(s.workspace_offset)},
-            {"bytes", write(s.bytes)}};
-  }
-  Json fields = Json::array();
-  for (const ParameterField& f : s.fields) fields.push_back(write(f));
-  return {{"kind", name_of(step_kind_names, s.kind)},
-          {"entry", s.entry},
-          {"block", s.block},
-          {"shared_bytes", s.shared_bytes},
-          {"grid", write(s.grid)},
-          {"parameter_bytes", s.parameter_bytes},
-          {"fields", std::move(fields)}};
-}
-
-// ---- reading
 
 // One JSON object being read. The first mistake is kept, later reads yield defaults, so that callers read all keys in
 // a row and ask once. `done` refuses keys that nobody asked for.
@@ -309,6 +211,7 @@ RecipeStep read_step(Reader& in) {
   s.block = in.integer<uint32_t>("block");
   s.shared_bytes = in.integer<uint32_t>("shared_bytes");
   s.grid = in.expression("grid");
+  s.waits = in.boolean("waits");
   s.parameter_bytes = in.integer<uint32_t>("parameter_bytes");
   s.fields = in.objects<ParameterField>("fields", read_field);
   return s;
@@ -321,28 +224,6 @@ const RecipeTensor* LaunchRecipe::find_tensor(std::string_view name) const {
     if (t.name == name) return &t;
   }
   return nullptr;
-}
-
-std::string LaunchRecipe::to_json() const {
-  Json out = {{"recipe", recipe_version}, {"kernel", kernel}, {"target", target}};
-  out["tensors"] = Json::array();
-  for (const RecipeTensor& t : tensors) out["tensors"].push_back(write(t));
-  out["symbols"] = Json::array();
-  for (const RecipeSymbol& s : symbols) {
-    out["symbols"].push_back(
-        {{"name", s.name}, {"kind", name_of(symbol_kind_names, s.kind)}, {"multiple", s.multiple}});
-  }
-  out["params"] = Json::array();
-  for (const RecipeParam& p : params) {
-    out["params"].push_back({{"name", p.name}, {"default", write(p.default_value)}});
-  }
-  out["maps"] = Json::array();
-  for (const TensorMapRecipe& m : maps) out["maps"].push_back(write(m));
-  out["steps"] = Json::array();
-  for (const RecipeStep& s : steps) out["steps"].push_back(write(s));
-  out["workspace_bytes"] = write(workspace_bytes);
-  // Names are checked to be ASCII by validate(); what is not UTF-8 elsewhere is replaced rather than thrown upon.
-  return out.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
 Result<LaunchRecipe> LaunchRecipe::from_json(std::string_view text) {

@@ -101,6 +101,9 @@ struct RecipeStep {
   uint32_t block = 0;         // threads
   uint32_t shared_bytes = 0;  // dynamic
   IntExpr grid;               // blocks; a value below 1 means that there is nothing to do
+  // The entry itself waits for what was enqueued before (griddepcontrol.wait, in every thread, before it touches
+  // memory), so that it may be started while that still runs.
+  bool waits = false;
   std::vector<ParameterField> fields;
   uint32_t parameter_bytes = 0;
   // memset (to zero bytes)

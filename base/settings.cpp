@@ -19,6 +19,7 @@ constexpr Variable variables[] = {
     {"EPIFUSE_BUNDLES", "bundles of prebuilt kernels, separated by ':'"},
     {"EPIFUSE_NVRTC", "the libnvrtc to compile with: a file, or the directory that holds it"},
     {"EPIFUSE_JIT", "on, or off: a missing kernel is an error and never a compile"},
+    {"EPIFUSE_TUNING", "a tuning file: the plans that `epifuse tune` found fastest"},
     {"EPIFUSE_LOG", "error, warn, info or debug"},
     {"CUDA_HOME", "a CUDA toolkit, searched for libnvrtc"},
     {"XDG_CACHE_HOME", "the kernel cache is its folder epifuse, unless EPIFUSE_CACHE_DIR is set"},
@@ -97,6 +98,7 @@ Result<Settings> read_settings(const Environment& environment) {
   settings.bundles = absolute_list(value_of(environment, "EPIFUSE_BUNDLES"));
   settings.nvrtc = absolute(value_of(environment, "EPIFUSE_NVRTC"));
   settings.cuda_home = absolute(value_of(environment, "CUDA_HOME"));
+  settings.tuning = absolute(value_of(environment, "EPIFUSE_TUNING"));
 
   const std::string jit = value_of(environment, "EPIFUSE_JIT");
   if (!jit.empty() && jit != "on" && jit != "off") return bad_value("EPIFUSE_JIT", jit, "'on' or 'off'");

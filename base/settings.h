@@ -20,7 +20,8 @@ struct Settings {
   std::vector<std::string> bundles;
   std::string nvrtc;  // path of a libnvrtc, or of the directory that holds one; empty: look for one
   std::string cuda_home;
-  bool jit = true;  // off: a missing kernel is an error, never a compile
+  std::string tuning;  // a tuning file (docs/tuning.md); empty: none
+  bool jit = true;     // off: a missing kernel is an error, never a compile
   LogLevel log = LogLevel::warn;
 
   // Where else a libnvrtc is looked for.

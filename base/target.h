@@ -18,6 +18,19 @@ struct Target {
   int registers_per_multiprocessor = 65536;  // 32-bit registers
 };
 
+// What a GPU of a target can do at most: figures of one card that stands for it where none is at hand, and rates that
+// all of them have.
+struct TargetFigures {
+  std::string_view card = "H200";
+  int multiprocessors = 132;
+  // Multiplications and additions in one cycle of a multiprocessor's tensor cores, by the width of operands.
+  double flop_per_clock_16 = 4096, flop_per_clock_8 = 8192;
+  double full_clock_mhz = 1980;           // the most that it ever runs at
+  double hot_clock_mhz = 1400;            // what its 700 W leave it under products of random bf16 (docs/measurements)
+  double copy_bytes_per_second = 4.3e12;  // reading and writing together, measured with copies
+};
+const TargetFigures& figures_of(const Target& target);
+
 // "sm_90a" to a Target. Names that Epifuse has no kernels for are refused with the names that it has.
 Result<Target> parse_target(std::string_view name);
 

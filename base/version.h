@@ -7,11 +7,12 @@ namespace epifuse {
 
 inline constexpr std::string_view version = "0.1.0";
 inline constexpr int language_version = 1;
-inline constexpr int recipe_version = 3;
-inline constexpr int artifact_version = 1;  // of the record that an artifact is found by
-inline constexpr int kernel_image_version = 1;
+inline constexpr int recipe_version = 4;
+inline constexpr int artifact_version = 2;  // of the record that an artifact is found by
+inline constexpr int kernel_image_version = 2;
 inline constexpr int cache_entry_version = 1;
 inline constexpr int plan_text_version = 2;
+inline constexpr int tuning_version = 1;
 
 // The commit the binary was built from, or "unknown" outside a checkout.
 std::string_view commit();

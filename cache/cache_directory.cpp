@@ -26,6 +26,10 @@ bool is_entry_name(std::string_view name) {
   return true;
 }
 
+CacheDirectory::Stored stored(const EntryView& entry) {
+  return {entry.kind, std::string(entry.toolchain), std::string(entry.metadata), std::string(entry.payload)};
+}
+
 }  // namespace
 
 CacheDirectory::CacheDirectory(FileSystem& disk, std::string path, Use use)
@@ -69,14 +73,14 @@ CacheDirectory::Lookup CacheDirectory::look_up(const std::string& name, const Ar
     if (disk_.status(lookup.path).exists) lookup.problem = bytes.error().message;
     return lookup;
   }
-  DecodedEntry decoded = decode_entry(*bytes);
+  const DecodedEntry decoded = decode_entry(*bytes);
   if (decoded.state == EntryState::damaged) lookup.problem = decoded.reason;
   if (decoded.state != EntryState::good) return lookup;
   if (decoded.entry.request != key.request() || (same_toolchain && decoded.entry.toolchain != key.toolchain())) {
     lookup.problem = "it holds another request";
     return lookup;
   }
-  lookup.entry = std::move(decoded.entry);
+  lookup.entry = stored(decoded.entry);
   return lookup;
 }
 
@@ -122,10 +126,11 @@ Result<std::vector<std::string>> CacheDirectory::names() const {
   return all;
 }
 
-DecodedEntry CacheDirectory::read(const std::string& name) const {
+CacheDirectory::Read CacheDirectory::read(const std::string& name) const {
   const Result<std::string> bytes = disk_.read(path_ + "/" + name);
-  if (!bytes) return {EntryState::damaged, {}, bytes.error().message};
-  return decode_entry(*bytes);
+  if (!bytes) return {};
+  const DecodedEntry decoded = decode_entry(*bytes);
+  return {decoded.state, stored(decoded.entry)};
 }
 
 }  // namespace epifuse::cache

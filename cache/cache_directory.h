@@ -28,8 +28,12 @@ class CacheDirectory {
   // Creates a writable directory if it is missing. An error says why the directory is not used.
   Status open();
 
+  struct Stored {  // of an entry, without what it was looked up by
+    EntryKind kind = EntryKind::artifact;
+    std::string toolchain, metadata, payload;
+  };
   struct Lookup {
-    std::optional<Entry> entry;
+    std::optional<Stored> entry;
     std::string path;     // of the entry's file
     std::string problem;  // not empty: a file is there and cannot be used
   };
@@ -50,7 +54,11 @@ class CacheDirectory {
 
   // The names of all entries, good or damaged.
   Result<std::vector<std::string>> names() const;
-  DecodedEntry read(const std::string& name) const;
+  struct Read {
+    EntryState state = EntryState::damaged;
+    Stored entry;  // when good
+  };
+  Read read(const std::string& name) const;
 
  private:
   Lookup look_up(const std::string& name, const ArtifactKey& key, bool same_toolchain) const;

@@ -53,13 +53,13 @@ DecodedEntry decode_entry(std::string_view bytes) {
   if (decoded.entry.kind != EntryKind::artifact && decoded.entry.kind != EntryKind::redirect) {
     return damaged("its kind is unknown");
   }
-  std::string* sections[section_count] = {&decoded.entry.request, &decoded.entry.toolchain, &decoded.entry.metadata,
-                                          &decoded.entry.payload};
+  std::string_view* sections[section_count] = {&decoded.entry.request, &decoded.entry.toolchain,
+                                               &decoded.entry.metadata, &decoded.entry.payload};
   std::string_view rest = covered.substr(header_bytes);
   for (size_t i = 0; i < section_count; ++i) {
     const uint64_t size = get<uint64_t>(covered, 16 + 8 * i);
     if (size > rest.size()) return damaged("its sections are longer than the file");
-    sections[i]->assign(rest.substr(0, size));
+    *sections[i] = rest.substr(0, size);
     rest.remove_prefix(size);
   }
   if (!rest.empty()) return damaged("bytes follow its last section");

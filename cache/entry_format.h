@@ -35,6 +35,12 @@ struct Entry {
 
 std::string encode_entry(const Entry& entry);
 
+// The same in somebody else's bytes.
+struct EntryView {
+  EntryKind kind = EntryKind::artifact;
+  std::string_view request, toolchain, metadata, payload;
+};
+
 enum class EntryState {
   good,
   other_version,  // written by another Epifuse: not used, and nothing is wrong with it
@@ -43,7 +49,7 @@ enum class EntryState {
 
 struct DecodedEntry {
   EntryState state = EntryState::damaged;
-  Entry entry;         // when good
+  EntryView entry;     // when good; as long as the bytes live
   std::string reason;  // when damaged: what is wrong, for a message
 };
 

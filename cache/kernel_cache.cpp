@@ -212,7 +212,7 @@ Result<std::vector<ListedEntry>> KernelCache::list() {
       if (!status.exists) continue;  // removed meanwhile
       listed.size = status.size;
       listed.modified = status.modified;
-      DecodedEntry decoded = directory.read(name);
+      CacheDirectory::Read decoded = directory.read(name);
       listed.state = decoded.state;
       listed.kind = decoded.entry.kind;
       listed.metadata = std::move(decoded.entry.metadata);

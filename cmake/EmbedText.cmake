@@ -5,7 +5,7 @@
 #
 #   #include "NAME.h"
 #   namespace ns {
-#   struct EmbeddedFile { std::string_view path, text; };
+#   struct EmbeddedFile { std::string_view path, text, sha256; };  // the last in hex
 #   std::span<const EmbeddedFile> NAME();                            // sorted by path
 #   std::optional<std::string_view> NAME_text(std::string_view path);  // the text under one key
 #   }
@@ -27,7 +27,9 @@ if(CMAKE_SCRIPT_MODE_FILE AND CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST
     string(LENGTH "${hex}" length)
     math(EXPR length "${length} / 2")
     string(APPEND data "constexpr unsigned char file_${count}[] = {\n${bytes}0};\n")
-    string(APPEND rows "    {\"${path}\", {reinterpret_cast<const char*>(file_${count}), ${length}}},\n")
+    file(SHA256 "${BASE}/${path}" sha256)
+    string(APPEND rows
+           "    {\"${path}\", {reinterpret_cast<const char*>(file_${count}), ${length}}, \"${sha256}\"},\n")
     math(EXPR count "${count} + 1")
   endforeach()
   file(WRITE "${OUT}" "#include \"${NAME}.h\"
@@ -77,7 +79,7 @@ function(epifuse_embed target name)
 namespace ${arg_NAMESPACE} {
 
 struct EmbeddedFile {
-  std::string_view path, text;
+  std::string_view path, text, sha256;
 };
 std::span<const EmbeddedFile> ${name}();
 std::optional<std::string_view> ${name}_text(std::string_view path);

@@ -46,10 +46,13 @@ bool has_gemm(const ir::Graph& graph) {
 }
 
 std::optional<PlannedKernel> plan_graph(ir::Graph graph, const CompilerOptions& options, Diagnostics& diagnostics) {
-  lowering::Lowered lowered = lowering::lower(graph, options.target, options.schedule, diagnostics);
-  if (lowered.plans.empty()) return std::nullopt;
   std::string request = request_text(graph, options);
-  return PlannedKernel{lowering::differentiate(std::move(graph)), std::move(lowered), std::move(request)};
+  std::string tuned = options.schedule.empty() && options.tuned ? options.tuned(request) : "";
+  const lowering::PlanChoice choice{options.schedule, tuned, options.all_plans};
+  lowering::Lowered lowered = lowering::lower(graph, options.target, choice, diagnostics);
+  if (lowered.plans.empty()) return std::nullopt;
+  return PlannedKernel{lowering::differentiate(std::move(graph)), std::move(lowered), std::move(request),
+                       std::move(tuned)};
 }
 
 }  // namespace
@@ -112,7 +115,7 @@ std::optional<std::string> emit_stage(Stage stage, const Program& program, std::
     const std::optional<ir::Graph> graph = resolve_bound(program, kernel, options, diagnostics);
     if (!graph) return std::nullopt;
     std::string last = ir::print(*graph), text = "# resolved\n" + last;
-    lowering::lower(*graph, options.target, options.schedule, diagnostics,
+    lowering::lower(*graph, options.target, {.only = options.schedule}, diagnostics,
                     [&](std::string_view pass, const ir::Graph& after) {
                       const std::string now = ir::print(after);
                       if (now != last) text += fmt::format("\n# after {}\n{}", pass, now);

@@ -5,6 +5,7 @@
 // kernel.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -27,6 +28,10 @@ struct CompilerOptions {
   std::set<std::string> taps;           // values that get an f32 output of their own, `NAME_tap`
   Target target;
   std::string schedule;  // "pingpong 128x192": that plan and no other; empty: the planner's order
+
+  // Where no schedule is given: from the canonical request to the schedule that goes before the planner's own, or "".
+  std::function<std::string(const std::string& request)> tuned;
+  bool all_plans = false;  // not a few to fall back on, but all that a tuner chooses from
 };
 
 // One kernel, planned.
@@ -36,6 +41,11 @@ struct PlannedKernel {
 
   // The canonical request (design.md §8, Keys): what was asked for, without positions, comments and file names.
   std::string request;
+
+  std::string tuned;  // what CompilerOptions::tuned said
+
+  // Whether a plan is the one that it named.
+  bool is_tuned(size_t plan) const { return lowered.has_preferred && plan == 0; }
 };
 
 // Nothing when there were mistakes, or when something is not lowered yet: the diagnostics say so. An empty kernel name

@@ -25,7 +25,9 @@ std::string entry_name(const ArtifactKey& key, const Found& found) {
   return found.toolchain == key.toolchain() ? key.name() : ArtifactKey(key.request(), found.toolchain).name();
 }
 
-Refusal refusal_of(const KernelImage& image) { return {image.spill_bytes, image.wgmma_serialized}; }
+Refusal refusal_of(const KernelImage& image, const ToolchainTimes& times) {
+  return {image.spill_bytes, image.wgmma_serialized, times};
+}
 bool is_refused(const KernelImage& image) { return image.spill_bytes > 0 || image.wgmma_serialized; }
 
 // For people: `epifuse cache list`.
@@ -90,7 +92,8 @@ ArtifactStore::ArtifactStore(std::shared_ptr<toolchain::Toolchain> toolchain, Fi
       cache_(disk, std::move(options)) {}
 
 Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build) {
-  const ArtifactKey key = key_of(build, toolchain_->identity() ? *toolchain_->identity() : "");
+  const Keyed own = keyed(build);
+  const ArtifactKey& key = own.key;
   JustCompiled compiled;
   const Result<Found> found = find_or_make(build, key, [&]() -> Result<Made> {
     Result<Compiled> made = this->compile(build);
@@ -100,28 +103,31 @@ Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build) {
       // Before the redirect: whoever sees that may want this.
       const Result<Found> kept = cache_.find_or_make(key_anyway(key), [&]() -> Result<Made> { return entry; });
       if (!kept) return kept.error();
-      entry = {EntryKind::redirect, redirect_payload(refusal_of(made->image)), entry.metadata};
+      entry = {EntryKind::redirect, redirect_payload(refusal_of(made->image, {})), entry.metadata};
     }
     compiled = *std::move(made);
     return entry;
   });
   if (!found) return found.error();
   if (found->kind == EntryKind::redirect) {
-    if (const std::optional<Refusal> refusal = parse_redirect(*found->payload)) return {*refusal};
+    if (std::optional<Refusal> refusal = parse_redirect(*found->payload)) {
+      if (compiled) refusal->times = compiled->times;
+      return {*refusal};
+    }
     log(LogLevel::warn, fmt::format("the cache entry {} is not used: its redirect cannot be read", key.name()));
     Result<Compiled> again = compile(build);
     if (!again) return again.error();
-    if (is_refused(again->image)) return {refusal_of(again->image)};
-    return {Artifact{std::move(again->image), std::move(again->ptx), key.name(), From::toolchain}};
+    if (is_refused(again->image)) return {refusal_of(again->image, again->times)};
+    return {Artifact{std::move(again->image), std::move(again->ptx), key.name(), From::toolchain, again->times}};
   }
-  Result<Artifact> artifact = to_artifact(build, key, *found, std::move(compiled));
+  Result<Artifact> artifact = to_artifact(own, key, *found, std::move(compiled));
   if (!artifact) return artifact.error();
   return {*std::move(artifact)};
 }
 
 Result<Artifact> ArtifactStore::get_anyway(const Build& build) {
-  const ArtifactKey own = key_of(build, toolchain_->identity() ? *toolchain_->identity() : "");
-  const ArtifactKey key = key_anyway(own);
+  const Keyed own = keyed(build);
+  const ArtifactKey key = key_anyway(own.key);
   JustCompiled compiled;
   const Result<Found> found = find_or_make(build, key, [&]() -> Result<Made> {
     Result<Compiled> made = this->compile(build);
@@ -131,11 +137,14 @@ Result<Artifact> ArtifactStore::get_anyway(const Build& build) {
     return entry;
   });
   if (!found) return found.error();
-  return to_artifact(build, key, *found, std::move(compiled));
+  return to_artifact(own, key, *found, std::move(compiled));
 }
 
-ArtifactKey ArtifactStore::key_of(const Build& build, const std::string& identity) const {
-  return toolchain::artifact_key(build.request, build.recipe.to_json(), identity);
+ArtifactStore::Keyed ArtifactStore::keyed(const Build& build) const {
+  const Result<std::string> identity = toolchain_->identity();
+  std::string recipe_json = build.recipe.to_json();
+  ArtifactKey key = toolchain::artifact_key(build.request, recipe_json, identity ? *identity : "");
+  return {build, std::move(recipe_json), std::move(key)};
 }
 
 Result<ArtifactStore::Compiled> ArtifactStore::compile(const Build& build) {
@@ -150,8 +159,13 @@ Result<ArtifactStore::Compiled> ArtifactStore::compile(const Build& build) {
   compiled.image.wgmma_serialized = outcome->wgmma_serialized;
   compiled.image.warnings = std::move(outcome->notes);
   compiled.ptx = std::move(outcome->ptx);
-  log(LogLevel::debug, fmt::format("compiled '{}' ({}) in {:.0f} ms: {} registers, {} spill bytes", build.recipe.kernel,
-                                   build.schedule, outcome->milliseconds, outcome->registers, outcome->spill_bytes));
+  compiled.times = {outcome->milliseconds, outcome->phases};
+  log(LogLevel::debug,
+      fmt::format(
+          "compiled '{}' ({}) in {:.0f} ms (front end {:.0f}, NVVM {:.0f}, ptxas {:.0f}): {} registers, {} spill "
+          "bytes",
+          build.recipe.kernel, build.schedule, outcome->milliseconds, outcome->phases.cuda, outcome->phases.nvvm,
+          outcome->phases.ptxas, outcome->registers, outcome->spill_bytes));
   return compiled;
 }
 
@@ -183,19 +197,22 @@ Result<Found> ArtifactStore::find_without_compiler(const Build& build, const Art
                                        build.recipe.kernel, build.request.arch, why));
 }
 
-Result<Artifact> ArtifactStore::to_artifact(const Build& build, const ArtifactKey& key, const Found& found,
+Result<Artifact> ArtifactStore::to_artifact(const Keyed& keyed, const ArtifactKey& key, const Found& found,
                                             JustCompiled compiled) {
-  if (compiled) return Artifact{std::move(compiled->image), std::move(compiled->ptx), key.name(), From::toolchain};
-  Result<KernelImage> image = KernelImage::from_bytes(*found.payload);
-  if (image) return Artifact{*std::move(image), "", entry_name(key, found), from_of(found.from)};
+  if (compiled) {
+    return Artifact{std::move(compiled->image), std::move(compiled->ptx), key.name(), From::toolchain, compiled->times};
+  }
+  Result<KernelImage> image =
+      KernelImage::from_bytes(*found.payload, KernelImage::KnownRecipe{keyed.build.recipe, keyed.recipe_json});
+  if (image) return Artifact{*std::move(image), "", entry_name(key, found), from_of(found.from), {}};
   // Undamaged, and yet no image: some other program wrote it.
   const std::string what = fmt::format("the cache entry {} is not used: {}",
                                        found.path.empty() ? key.name() : found.path, image.error().message);
   if (!may_compile_ || !toolchain_->identity()) return environment_error(what);
   log(LogLevel::warn, what);
-  Result<Compiled> again = compile(build);
+  Result<Compiled> again = compile(keyed.build);
   if (!again) return again.error();
-  return Artifact{std::move(again->image), std::move(again->ptx), key.name(), From::toolchain};
+  return Artifact{std::move(again->image), std::move(again->ptx), key.name(), From::toolchain, again->times};
 }
 
 void ArtifactStore::log(LogLevel level, const std::string& text) const {

@@ -35,16 +35,24 @@ struct Build {
   std::string schedule;
 };
 
+// What the toolchain took, in this call; nothing where it was not asked.
+struct ToolchainTimes {
+  double milliseconds = 0;
+  toolchain::PhaseTimes phases;
+};
+
 struct Artifact {
   KernelImage image;
   std::string ptx;  // only when it was compiled just now
   std::string key;  // the entry's file name
   From from = From::toolchain;
+  ToolchainTimes times;
 };
 
 struct Refusal {
   int spill_bytes = 0;
   bool wgmma_serialized = false;
+  ToolchainTimes times;
 
   std::string reason() const;  // "spills 48 bytes"
   // Whether this is the better plan to fall back on: waiting for every wgmma costs more than any spill.
@@ -71,16 +79,23 @@ class ArtifactStore {
   struct Compiled {
     KernelImage image;
     std::string ptx;
+    ToolchainTimes times;
   };
   // Set by a make: what this very call compiled.
   using JustCompiled = std::optional<Compiled>;
 
-  ArtifactKey key_of(const Build& build, const std::string& identity) const;
+  // A build with its key, whose making writes the recipe's JSON.
+  struct Keyed {
+    const Build& build;
+    std::string recipe_json;
+    ArtifactKey key;
+  };
+  Keyed keyed(const Build& build) const;
   Result<Compiled> compile(const Build& build);
   Result<cache::Found> find_or_make(const Build& build, const ArtifactKey& key,
                                     const std::function<Result<cache::Made>()>& make);
   Result<cache::Found> find_without_compiler(const Build& build, const ArtifactKey& key, const std::string& why);
-  Result<Artifact> to_artifact(const Build& build, const ArtifactKey& key, const cache::Found& found,
+  Result<Artifact> to_artifact(const Keyed& keyed, const ArtifactKey& key, const cache::Found& found,
                                JustCompiled compiled);
   void log(LogLevel level, const std::string& text) const;
 

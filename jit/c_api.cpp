@@ -1,5 +1,6 @@
 // The C interface over Engine and runtime: conversions and error codes, no decisions.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fmt/format.h>
 #include <mutex>
@@ -411,12 +412,35 @@ epifuse_status epifuse_bind(const epifuse_kernel* kernel, const epifuse_argument
   });
 }
 
+epifuse_status epifuse_rebind(epifuse_call* call, void* const* pointers, size_t pointer_count, void* workspace) {
+  return guarded([&] {
+    if (!call || (pointer_count && !pointers)) return usage("epifuse_rebind: a pointer is NULL");
+    // No kernel has more: each has its address among the parameters.
+    std::array<cuda::DevicePointer, max_parameter_bytes / sizeof(cuda::DevicePointer)> addresses;
+    if (pointer_count > addresses.size())
+      return usage(fmt::format("epifuse_rebind: no kernel has {} buffers", pointer_count));
+    for (size_t i = 0; i < pointer_count; ++i) addresses[i] = reinterpret_cast<cuda::DevicePointer>(pointers[i]);
+    return done(
+        call->bound.rebind({addresses.data(), pointer_count}, reinterpret_cast<cuda::DevicePointer>(workspace)));
+  });
+}
+
 void epifuse_call_destroy(epifuse_call* call) { delete call; }
 
 epifuse_status epifuse_launch(const epifuse_call* call, void* stream, int32_t sm_margin) {
   return guarded([&] {
     if (!call) return usage("epifuse_launch: the call is NULL");
     return done(call->bound.launch(static_cast<cuda::Stream>(stream), sm_margin));
+  });
+}
+
+epifuse_status epifuse_launch_with(const epifuse_call* call, void* stream, const epifuse_launch_options* options) {
+  return guarded([&]() -> epifuse_status {
+    const auto given = options ? take(options) : epifuse_launch_options{};
+    if (!call || !given)
+      return usage("epifuse_launch_with: the call is NULL, or the options do not start with their size");
+    return done(
+        call->bound.launch(static_cast<cuda::Stream>(stream), {given->sm_margin, given->overlap_previous != 0}));
   });
 }
 

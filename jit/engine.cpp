@@ -1,13 +1,16 @@
 // The walk down the list of plans, and the table of loaded modules.
 #include "jit/engine.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
 
 #include "base/ensure.h"
+#include "compiler/interpreter/parallel.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
+#include "jit/tuned_plans.h"
 
 namespace epifuse::jit {
 namespace {
@@ -35,6 +38,12 @@ Build build_of(const PlannedKernel& planned, const lowering::KernelPlan& plan) {
   }
   build.schedule = lowering::schedule_name(plan.schedule);
   return build;
+}
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
 // A module on a device, loaded by the first who asks.
@@ -65,16 +74,24 @@ IntExpr CompiledKernel::workspace_bytes() const {
 
 struct Engine::State {
   State(EngineOptions given, std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk)
-      : log(given.log), store(std::move(toolchain), disk, cache_options_of(given, disk), given.settings.jit) {}
+      : log(given.log),
+        store(std::move(toolchain), disk, cache_options_of(given, disk), given.settings.jit),
+        tuned(disk, given.settings.tuning, given.log) {}
 
   void say(LogLevel level, const std::string& text) const {
     if (log) log(level, text);
   }
 
-  Result<CompiledKernelPtr> compile(PlannedKernel planned, std::chrono::steady_clock::time_point start);
+  // `planning` milliseconds went by before `start`.
+  Result<CompiledKernelPtr> compile(PlannedKernel planned, Clock::time_point start, double planning);
+
+  // As plan_kernel, by the tuning file where the options name no plan.
+  std::optional<PlannedKernel> plan(const Program& program, std::string_view kernel, const CompilerOptions& options,
+                                    Diagnostics& diagnostics);
 
   const LogSink log;
   ArtifactStore store;
+  TunedPlans tuned;
   std::mutex mutex;  // guards the table, not the slots
   // A loaded module keeps its device, so no other one can come to have the address.
   std::map<std::pair<std::string, const runtime::Device*>, std::shared_ptr<LoadSlot>> loaded;
@@ -96,21 +113,59 @@ Result<std::shared_ptr<Engine>> Engine::from_environment(LogSink log) {
 
 Result<std::optional<CompiledKernelPtr>> Engine::compile(const Program& program, std::string_view kernel,
                                                          const CompilerOptions& options, Diagnostics& diagnostics) {
-  const auto start = std::chrono::steady_clock::now();
-  std::optional<PlannedKernel> planned = plan_kernel(program, kernel, options, diagnostics);
+  const auto start = Clock::now();
+  std::optional<PlannedKernel> planned = state_->plan(program, kernel, options, diagnostics);
   if (!planned) return {std::nullopt};
-  Result<CompiledKernelPtr> made = state_->compile(*std::move(planned), start);
+  Result<CompiledKernelPtr> made = state_->compile(*std::move(planned), start, milliseconds_since(start));
   if (!made) return made.error();
   return {*std::move(made)};
 }
 
-Result<CompiledKernelPtr> Engine::compile(PlannedKernel planned) {
-  return state_->compile(std::move(planned), std::chrono::steady_clock::now());
+std::optional<PlannedKernel> Engine::plan(const Program& program, std::string_view kernel,
+                                          const CompilerOptions& options, Diagnostics& diagnostics) {
+  return state_->plan(program, kernel, options, diagnostics);
 }
 
-Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, std::chrono::steady_clock::time_point start) {
+std::optional<PlannedKernel> Engine::State::plan(const Program& program, std::string_view kernel,
+                                                 const CompilerOptions& options, Diagnostics& diagnostics) {
+  if (!tuned.any() || options.tuned || !options.schedule.empty())
+    return plan_kernel(program, kernel, options, diagnostics);
+  CompilerOptions own = options;
+  own.tuned = [this](const std::string& request) { return tuned.find(request); };
+  std::optional<PlannedKernel> planned = plan_kernel(program, kernel, own, diagnostics);
+  if (planned && !planned->tuned.empty() && !planned->lowered.has_preferred)
+    tuned.warn_of(planned->graph.name, planned->tuned);
+  return planned;
+}
+
+Result<CompiledKernelPtr> Engine::compile(PlannedKernel planned) {
+  return state_->compile(std::move(planned), Clock::now(), 0);
+}
+
+std::vector<Result<CompiledKernelPtr>> Engine::compile_all(std::vector<PlannedKernel> planned, int threads) {
+  std::vector<Result<CompiledKernelPtr>> made(planned.size(), CompiledKernelPtr());
+  interpreter::parallel_for(static_cast<int64_t>(planned.size()), threads, [&](int64_t task) {
+    const auto i = static_cast<size_t>(task);
+    made[i] = compile(std::move(planned[i]));
+  });
+  return made;
+}
+
+Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::time_point start, double planning) {
   const std::vector<lowering::KernelPlan>& plans = planned.lowered.plans;
   auto made = std::make_shared<CompiledKernel>();
+  CompileTimes& times = made->times;
+  times.plan = planning;
+  const auto build = [&](size_t plan) {
+    const auto begun = Clock::now();
+    Build of_plan = build_of(planned, plans[plan]);
+    times.emit += milliseconds_since(begun);
+    return of_plan;
+  };
+  const auto add = [&](const ToolchainTimes& more) {
+    times.toolchain += more.milliseconds;
+    times.phases += more.phases;
+  };
   const auto finish = [&](size_t plan, Artifact artifact) -> Result<CompiledKernelPtr> {
     made->plan = plan;
     made->image = std::move(artifact.image);
@@ -118,24 +173,31 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, std::chr
     made->key = std::move(artifact.key);
     made->from = artifact.from;
     made->planned = std::move(planned);
-    made->milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    add(artifact.times);
+    made->milliseconds = milliseconds_since(start);
+    times.look_up = std::max(0.0, made->milliseconds - times.plan - times.emit - times.toolchain);
+    say(LogLevel::debug,
+        fmt::format("kernel '{}' ({}) in {:.2f} ms: plan {:.2f}, emit {:.2f}, look-up {:.2f}, toolchain {:.0f}",
+                    made->image.recipe.kernel, from_name(made->from), made->milliseconds, times.plan, times.emit,
+                    times.look_up, times.toolchain));
     return CompiledKernelPtr(std::move(made));
   };
 
   size_t best = 0;
   std::vector<Refusal> refusals;
   for (size_t i = 0; i < plans.size(); ++i) {
-    Result<std::variant<Artifact, Refusal>> got = store.get(build_of(planned, plans[i]));
+    Result<std::variant<Artifact, Refusal>> got = store.get(build(i));
     if (!got) return got.error();
     if (auto* artifact = std::get_if<Artifact>(&*got)) return finish(i, std::move(*artifact));
     refusals.push_back(std::get<Refusal>(*got));
+    add(refusals[i].times);
     if (refusals[i].better_than(refusals[best])) best = i;
     made->refused.push_back({lowering::schedule_name(plans[i].schedule), refusals[i].reason()});
     say(LogLevel::info, fmt::format("kernel '{}': the plan '{}' is left, because it {}", plans[i].kernel,
                                     made->refused[i].schedule, made->refused[i].reason));
   }
 
-  Result<Artifact> artifact = store.get_anyway(build_of(planned, plans[best]));
+  Result<Artifact> artifact = store.get_anyway(build(best));
   if (!artifact) return artifact.error();
   const std::string warning = fmt::format("no plan of kernel '{}' is free of spills; '{}' is used, which {}",
                                           plans[best].kernel, made->refused[best].schedule, made->refused[best].reason);

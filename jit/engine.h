@@ -31,6 +31,15 @@ struct RefusedPlan {
   std::string reason;
 };
 
+// Where the milliseconds of CompiledKernel went, summed over the plans that were tried.
+struct CompileTimes {
+  double plan = 0;     // from the spec's tree to plans; 0 where a plan was given
+  double emit = 0;     // CUDA text
+  double look_up = 0;  // key, cache, reading and publishing
+  double toolchain = 0;
+  toolchain::PhaseTimes phases;  // of `toolchain`
+};
+
 struct CompiledKernel {
   PlannedKernel planned;
   size_t plan = 0;  // index into planned.lowered.plans: the one that was taken
@@ -40,6 +49,7 @@ struct CompiledKernel {
   From from = From::toolchain;
   std::vector<RefusedPlan> refused;  // the others that were tried, in order
   double milliseconds = 0;           // spec to image, in this call
+  CompileTimes times;
 
   std::string schedule() const;                     // of the plan taken: "pingpong 128x192"
   std::vector<runtime::NamedInteger> dims() const;  // the numbers that a call is bound with (Arguments::dims)
@@ -75,8 +85,15 @@ class Engine {
   Result<std::optional<CompiledKernelPtr>> compile(const Program& program, std::string_view kernel,
                                                    const CompilerOptions& options, Diagnostics& diagnostics);
 
-  // The same from a plan on.
+  // The first half of it: plan_kernel(), by the tuning file where the options name no plan.
+  std::optional<PlannedKernel> plan(const Program& program, std::string_view kernel, const CompilerOptions& options,
+                                    Diagnostics& diagnostics);
+
+  // The second half: from a plan on.
   Result<CompiledKernelPtr> compile(PlannedKernel planned);
+
+  // Several at the same time, on up to so many threads (0: one for each core); results in the order of the plans.
+  std::vector<Result<CompiledKernelPtr>> compile_all(std::vector<PlannedKernel> planned, int threads = 0);
 
   // Compiles a CUDA text that is no spec's, through the same cache.
   Result<KernelImage> compile_text(const toolchain::CompileRequest& request, const LaunchRecipe& recipe);

@@ -149,10 +149,30 @@ EPIFUSE_API epifuse_status epifuse_workspace_bytes(const epifuse_kernel* kernel,
 EPIFUSE_API epifuse_status epifuse_bind(const epifuse_kernel* kernel, const epifuse_arguments* arguments,
                                         epifuse_call** call);
 EPIFUSE_API void epifuse_call_destroy(epifuse_call* call); /* NULL is allowed */
+/* Other buffers for a call, at a fraction of what a bind costs: the sizes, strides, dims and params stay. pointers has
+ * one for each buffer, in the order of epifuse_kernel_buffer; the workspace is as large as the one that was bound.
+ * Launches that are enqueued already keep their buffers; none may be enqueued at the same time. Null pointers,
+ * alignment and overlaps are checked, and that the memory is this GPU's is not. After an error the call is what it was.
+ * An unfused kernel cannot be rebound. */
+EPIFUSE_API epifuse_status epifuse_rebind(epifuse_call* call, void* const* pointers, size_t pointer_count,
+                                          void* workspace);
 
 /* Enqueues the kernel on a CUstream (cudaStream_t) of its GPU and returns; it can be captured. sm_margin
  * multiprocessors are left to others. */
 EPIFUSE_API epifuse_status epifuse_launch(const epifuse_call* call, void* stream, int32_t sm_margin);
+
+typedef struct epifuse_launch_options {
+  size_t size;
+  int32_t sm_margin;
+  /* 1: the kernel may start while what is before it in the stream still runs (programmatic dependent launch), and waits
+   * itself before it touches memory. A kernel before it that lets it start early (every kernel of Epifuse does) must
+   * have waited for what is before that one. Without effect where the driver cannot. */
+  int32_t overlap_previous;
+} epifuse_launch_options;
+
+/* The same with more to say; options may be NULL. */
+EPIFUSE_API epifuse_status epifuse_launch_with(const epifuse_call* call, void* stream,
+                                               const epifuse_launch_options* options);
 /* Waits for the stream; an error names this kernel. */
 EPIFUSE_API epifuse_status epifuse_synchronize(const epifuse_call* call, void* stream);
 /* Waits for the stream and checks the group sizes on the device: monotone, and not past the capacity. For debugging. */

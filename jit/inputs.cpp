@@ -308,7 +308,9 @@ class InputMaker {
     const uint64_t seed = options_.seed ^ digest(name).low;
     const int64_t columns = tensor.extents.empty() ? 1 : std::max<int64_t>(1, tensor.extents.back());
     constexpr int64_t chunk = 1 << 14;  // even: two elements of 4 bits share a byte
-    const int64_t elements = tensor.elements();
+    const bool repeats = options_.repeat_after > 0 && options_.mode != DataMode::scaled;
+    EPIFUSE_ENSURE(!repeats || options_.repeat_after % chunk == 0, "a tensor that repeats within a chunk");
+    const int64_t elements = repeats ? std::min(tensor.elements(), options_.repeat_after) : tensor.elements();
     interpreter::parallel_for((elements + chunk - 1) / chunk, options_.threads, [&](int64_t task) {
       for (int64_t i = task * chunk; i < std::min(elements, (task + 1) * chunk); ++i) {
         const uint64_t bits = hash(seed, static_cast<uint64_t>(i));
@@ -327,6 +329,13 @@ class InputMaker {
         }
       }
     });
+    repeat(tensor.bytes, static_cast<size_t>(storage_bytes(tensor.storage, elements)));
+  }
+
+  // Fills what is behind the first `made` bytes with them, again and again.
+  static void repeat(std::vector<uint8_t>& bytes, size_t made) {
+    for (size_t at = made; at < bytes.size(); at += made)
+      std::copy_n(bytes.begin(), std::min(made, bytes.size() - at), bytes.begin() + static_cast<std::ptrdiff_t>(at));
   }
 
   // Whether an output's type names this input in an option.

@@ -33,6 +33,9 @@ struct InputOptions {
   int64_t slack_rows = 0;                // capacity behind the last group, where no given input says it
   uint64_t seed = 0;
   DataMode mode = DataMode::normal;
+  // A made tensor of more floats than this (a multiple of 2^14) repeats itself from there on: enough where only time is
+  // wanted. 0: it never does. Not with DataMode::scaled.
+  int64_t repeat_after = 0;
   int threads = 0;
 
   static constexpr int64_t default_size = 1000;

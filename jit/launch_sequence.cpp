@@ -194,7 +194,7 @@ Result<BoundSequence> LaunchSequence::bind(const runtime::Arguments& arguments) 
   };
   if (is_fused()) {
     if (Status bound = bind_stage(0, arguments); !bound) return bound.error();
-    return BoundSequence(std::move(calls));
+    return BoundSequence(std::move(calls), true);
   }
 
   const Result<Layout> layout = lay_out(arguments);
@@ -216,13 +216,24 @@ Result<BoundSequence> LaunchSequence::bind(const runtime::Arguments& arguments) 
       return user_error(fmt::format("kernel '{}' has no param '{}'", recipe().kernel, given.name));
   for (size_t i = 0; i < stages_.size(); ++i)
     if (Status bound = bind_stage(i, arguments_of(i, arguments, *layout)); !bound) return bound.error();
-  return BoundSequence(std::move(calls));
+  return BoundSequence(std::move(calls), false);
 }
 
-Status BoundSequence::launch(cuda::Stream stream, int sm_margin) const {
-  for (const runtime::BoundCall& call : calls_)
-    if (Status launched = call.launch(stream, sm_margin); !launched) return launched;
+Status BoundSequence::launch(cuda::Stream stream, const runtime::LaunchOptions& options) const {
+  runtime::LaunchOptions own = options;
+  for (const runtime::BoundCall& call : calls_) {
+    if (Status launched = call.launch(stream, own); !launched) return launched;
+    own.overlap_previous = false;  // it was said of what is before the first stage
+  }
   return {};
+}
+
+Status BoundSequence::rebind(std::span<const cuda::DevicePointer> tensors, cuda::DevicePointer workspace) {
+  if (!is_fused_) {
+    return user_error(
+        fmt::format("kernel '{}' is unfused: bind it anew for other buffers", calls_.front().module().recipe().kernel));
+  }
+  return calls_.front().rebind(tensors, workspace);
 }
 
 Status BoundSequence::synchronize(cuda::Stream stream) const { return calls_.back().synchronize(stream); }

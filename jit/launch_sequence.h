@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,14 +21,20 @@ struct BetweenTensor {
 class BoundSequence {
  public:
   // As those of runtime::BoundCall.
-  Status launch(cuda::Stream stream, int sm_margin = 0) const;
+  Status launch(cuda::Stream stream, const runtime::LaunchOptions& options) const;
+  Status launch(cuda::Stream stream, int sm_margin = 0) const {
+    return launch(stream, runtime::LaunchOptions{sm_margin});
+  }
+  // Of a fused kernel alone. An unfused one has its buffers in several calls and is bound anew (user error).
+  Status rebind(std::span<const cuda::DevicePointer> tensors, cuda::DevicePointer workspace);
   Status synchronize(cuda::Stream stream) const;
   Status check_group_sizes(cuda::Stream stream) const;
 
  private:
   friend class LaunchSequence;
-  explicit BoundSequence(std::vector<runtime::BoundCall> calls) : calls_(std::move(calls)) {}
+  BoundSequence(std::vector<runtime::BoundCall> calls, bool is_fused) : calls_(std::move(calls)), is_fused_(is_fused) {}
   std::vector<runtime::BoundCall> calls_;  // at least one
+  bool is_fused_;
 };
 
 class LaunchSequence {

@@ -1,13 +1,11 @@
 #include "jit/unfused.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <fmt/format.h>
 #include <numeric>
 #include <set>
 
-#include "compiler/interpreter/parallel.h"
 #include "compiler/ir/buffers.h"
 #include "compiler/lowering/plan_groups.h"
 
@@ -113,18 +111,10 @@ Result<std::optional<CompiledUnfusedPtr>> compile_unfused(Engine& engine, const 
   std::optional<PlannedUnfused> planned = plan_unfused(program, kernel, options, diagnostics);
   if (!planned) return {std::nullopt};
   auto made = std::make_shared<CompiledUnfused>();
-  made->stages.resize(planned->stages.size());
-  std::vector<std::optional<Error>> errors(planned->stages.size());
-  interpreter::parallel_for(static_cast<int64_t>(planned->stages.size()), threads, [&](int64_t i) {
-    const auto stage = static_cast<size_t>(i);
-    Result<CompiledKernelPtr> compiled = engine.compile(std::move(planned->stages[stage]));
-    if (compiled)
-      made->stages[stage] = *std::move(compiled);
-    else
-      errors[stage] = compiled.error();
-  });
-  for (std::optional<Error>& error : errors)
-    if (error) return *std::move(error);
+  for (Result<CompiledKernelPtr>& stage : engine.compile_all(std::move(planned->stages), threads)) {
+    if (!stage) return stage.error();
+    made->stages.push_back(*std::move(stage));
+  }
   made->graph = std::move(planned->graph);
   made->unfused = std::move(planned->unfused);
   made->recipe = whole_recipe(made->unfused, made->stages);

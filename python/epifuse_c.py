@@ -67,6 +67,10 @@ class _Arguments(Structure):
     ]
 
 
+class _LaunchOptions(Structure):
+    _fields_ = [("size", c_size_t), ("sm_margin", c_int32), ("overlap_previous", c_int32)]
+
+
 def _open_library():
     here = os.path.dirname(os.path.abspath(__file__))
     places = [os.path.join(here, "libepifuse.so.0"), os.path.join(here, "../build/release/jit/libepifuse.so.0")]
@@ -86,7 +90,9 @@ def _open_library():
         "workspace_bytes": (c_int32, [c_void_p, POINTER(_Arguments), POINTER(c_int64)]),
         "bind": (c_int32, [c_void_p, POINTER(_Arguments), POINTER(c_void_p)]),
         "call_destroy": (None, [c_void_p]),
+        "rebind": (c_int32, [c_void_p, POINTER(c_void_p), c_size_t, c_void_p]),
         "launch": (c_int32, [c_void_p, c_void_p, c_int32]),
+        "launch_with": (c_int32, [c_void_p, c_void_p, POINTER(_LaunchOptions)]),
         "synchronize": (c_int32, [c_void_p, c_void_p]),
         "check_group_sizes": (c_int32, [c_void_p, c_void_p]),
     }
@@ -261,14 +267,29 @@ class Kernel(_Handle):
         _check(library().epifuse_bind(self._handle, byref(arguments), byref(handle)))
         call = Call(handle)
         call.buffers = (dict(tensors), workspace)
+        call.names = list(self.buffers)
         return call
 
 
 class Call(_Handle):
     _destroy = "epifuse_call_destroy"
 
-    def launch(self, stream=0, sm_margin=0):
-        status = _library.epifuse_launch(self._handle, stream, sm_margin)
+    def rebind(self, tensors, workspace=None):
+        """Other buffers of the same shapes and strides, which are not compared; every buffer is given, and a workspace as
+        large as the bound one. Much cheaper than a bind. Only addresses are checked."""
+        pointers = (c_void_p * len(self.names))(*[Tensor.of(tensors[name]).pointer or None for name in self.names])
+        room = Tensor.of(workspace).pointer if workspace is not None else None
+        _check(library().epifuse_rebind(self._handle, pointers, len(self.names), room or None))
+        self.buffers = (dict(tensors), workspace)
+
+    def launch(self, stream=0, sm_margin=0, overlap_previous=False):
+        """sm_margin multiprocessors are left to others. overlap_previous: the kernel may start while what is before it
+        in the stream still runs (programmatic dependent launch); it waits itself before it touches memory."""
+        if overlap_previous:
+            options = _LaunchOptions(sizeof(_LaunchOptions), sm_margin, 1)
+            status = _library.epifuse_launch_with(self._handle, stream, byref(options))
+        else:
+            status = _library.epifuse_launch(self._handle, stream, sm_margin)
         if status:
             _check(status)
 

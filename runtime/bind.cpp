@@ -12,14 +12,22 @@ namespace epifuse::runtime {
 namespace {
 
 constexpr int pointer_alignment = 8;
-
-struct Range {
-  std::string name;
-  uint64_t begin = 0, end = 0;
-  bool written = false;
-};
+constexpr int64_t most_blocks_per_sm = 1 << 16;  // far more than any GPU runs
 
 }  // namespace
+
+Status check_grid(const std::string& entry, int64_t blocks) {
+  if (blocks <= std::numeric_limits<int32_t>::max()) return {};
+  return user_error(fmt::format("entry '{}' would need {} blocks, more than a GPU can launch", entry, blocks));
+}
+
+Status check_fits(const ParameterField& field, int64_t value) {
+  const bool narrow = field.kind == FieldKind::integer32;
+  if (!narrow || (value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max())) {
+    return {};
+  }
+  return user_error(fmt::format("the value {} of '{}' does not fit in 32 bits", value, field.name));
+}
 
 class Binder {
  public:
@@ -41,7 +49,7 @@ class Binder {
     }
     if (const Status s = check_pointers(); !s) return s.error();
     if (const Status s = check_workspace(); !s) return s.error();
-    if (const Status s = check_overlap(); !s) return s.error();
+    if (const Status s = check_overlap(recipe_, call_.buffers_); !s) return s.error();
     if (const Status s = read_params(); !s) return s.error();
     for (size_t i = 0; i < recipe_.steps.size(); ++i) {
       const bool is_memset = recipe_.steps[i].kind == RecipeStep::Kind::memset;
@@ -49,6 +57,7 @@ class Binder {
       if (!s) return Error{s.error().kind, fmt::format("kernel '{}': {}", recipe_.kernel, s.error().message)};
     }
     if (const Status s = collect_group_sizes(); !s) return s.error();
+    call_.slots_ = std::move(resolved_.slots);
     return std::move(call_);
   }
 
@@ -56,41 +65,39 @@ class Binder {
   const DriverApi& driver() const { return module_->device().driver(); }
 
   Status check_pointers() {
+    call_.buffers_.resize(recipe_.tensors.size() + 1);
+    call_.previous_.resize(call_.buffers_.size());
     for (size_t i = 0; i < recipe_.tensors.size(); ++i) {
       const RecipeTensor& wanted = recipe_.tensors[i];
       const auto& tensor = resolved_.tensors[i];
-      const int alignment = wanted.pointer_axes == 0 ? wanted.alignment : pointer_alignment;
-      if (const Status s = check_pointer(what(wanted), tensor.argument->pointer, tensor.bytes, alignment); !s) return s;
+      const bool is_buffer = wanted.pointer_axes == 0;
+      call_.buffers_[i] = {tensor.argument->pointer, static_cast<uint64_t>(tensor.bytes),
+                           static_cast<uint32_t>(is_buffer ? wanted.alignment : pointer_alignment),
+                           is_buffer && wanted.role == TensorRole::output};
+      if (const Status s = check_buffer(i); !s) return s;
     }
     return {};
   }
 
-  static std::string what(const RecipeTensor& tensor) {
-    return fmt::format("{}tensor '{}'", tensor.pointer_axes == 0 ? "" : "the array of pointers of ", tensor.name);
-  }
-
-  Status check_pointer(const std::string& what, cuda::DevicePointer pointer, int64_t bytes, int alignment) const {
-    if (bytes == 0) return {};
-    if (pointer == 0) return user_error(fmt::format("{} has a null pointer", what));
-    if (pointer % static_cast<uint64_t>(alignment) != 0) {
-      return user_error(
-          fmt::format("{} is at {:#x}, wanted an address that is a multiple of {}", what, pointer, alignment));
-    }
-    if (pointer + static_cast<uint64_t>(bytes) < pointer) {
-      return user_error(fmt::format("{} at {:#x} reaches past the end of memory", what, pointer));
-    }
+  // What the host sees of the address, then what the driver knows of it.
+  Status check_buffer(size_t index) const {
+    const BufferRange& buffer = call_.buffers_[index];
+    if (buffer.bytes == 0) return {};
+    if (const Status s = check_address(recipe_, index, buffer); !s) return s;
     unsigned memory_type = 0;
     int ordinal = -1;
     cuda::PointerAttribute attributes[] = {cuda::PointerAttribute::memory_type, cuda::PointerAttribute::device_ordinal};
     void* values[] = {&memory_type, &ordinal};
-    const auto code = driver().pointer_get_attributes(2, attributes, values, pointer);
-    if (const Status s = check(driver(), code, what); !s) return s;
+    const auto code = driver().pointer_get_attributes(2, attributes, values, buffer.begin);
+    if (code != cuda::Code::success) return driver_error(driver(), code, buffer_text(recipe_, index));
     if (memory_type == static_cast<unsigned>(cuda::MemoryType::none)) {
-      return user_error(fmt::format("{} at {:#x} is not in memory that CUDA knows", what, pointer));
+      return user_error(
+          fmt::format("{} at {:#x} is not in memory that CUDA knows", buffer_text(recipe_, index), buffer.begin));
     }
     const int wanted = module_->device().info().ordinal;
     if (memory_type == static_cast<unsigned>(cuda::MemoryType::device) && ordinal != wanted) {
-      return user_error(fmt::format("{} is in memory of GPU {}, wanted GPU {}", what, ordinal, wanted));
+      return user_error(
+          fmt::format("{} is in memory of GPU {}, wanted GPU {}", buffer_text(recipe_, index), ordinal, wanted));
     }
     return {};
   }
@@ -98,41 +105,16 @@ class Binder {
   Status check_workspace() {
     const auto wanted = compiled_.workspace_bytes.evaluate(resolved_.slots);
     if (!wanted) return wanted.error();
+    call_.buffers_.back().begin = arguments_.workspace.pointer;
     if (*wanted <= 0) return {};
     workspace_bytes_ = *wanted;
     if (arguments_.workspace.bytes < *wanted) {
       return user_error(fmt::format("the workspace of kernel '{}' has {} bytes, wanted {}", recipe_.kernel,
                                     arguments_.workspace.bytes, *wanted));
     }
-    return check_pointer("the workspace", arguments_.workspace.pointer, *wanted, workspace_alignment);
-  }
-
-  Status check_overlap() const {
-    std::vector<Range> ranges;
-    for (size_t i = 0; i < recipe_.tensors.size(); ++i) {
-      const RecipeTensor& wanted = recipe_.tensors[i];
-      const auto& tensor = resolved_.tensors[i];
-      if (tensor.bytes == 0) continue;
-      const uint64_t begin = tensor.argument->pointer;
-      const bool written = wanted.role == TensorRole::output && wanted.pointer_axes == 0;
-      ranges.push_back({what(wanted), begin, begin + static_cast<uint64_t>(tensor.bytes), written});
-    }
-    if (arguments_.workspace.bytes > 0) {
-      const auto& workspace = arguments_.workspace;
-      ranges.push_back(
-          {"the workspace", workspace.pointer, workspace.pointer + static_cast<uint64_t>(workspace.bytes), true});
-    }
-    for (size_t i = 0; i < ranges.size(); ++i) {
-      for (size_t j = 0; j < i; ++j) {
-        const Range &a = ranges[j], &b = ranges[i];
-        if ((a.written || b.written) && a.begin < b.end && b.begin < a.end) {
-          return user_error(
-              fmt::format("{} ({:#x} to {:#x}) and {} ({:#x} to {:#x}) overlap, and one of them is written", a.name,
-                          a.begin, a.end, b.name, b.begin, b.end));
-        }
-      }
-    }
-    return {};
+    call_.buffers_.back() = {arguments_.workspace.pointer, static_cast<uint64_t>(arguments_.workspace.bytes),
+                             workspace_alignment, true};
+    return check_buffer(recipe_.tensors.size());
   }
 
   Status read_params() {
@@ -152,24 +134,35 @@ class Binder {
     return {};
   }
 
-  // The value at the device's own count, or, where the expression depends on the count, at every count.
-  Result<PerSmCount> per_sm_count(const IntProgram& program) {
-    PerSmCount out;
-    if (!program.uses(compiled_.sm_count_slot)) {
-      const auto value = program.evaluate(resolved_.slots);
-      if (!value) return value.error();
-      out.fixed = *value;
-      return out;
+  Result<PerSmCount> per_sm_count(const IntProgram& program) const {
+    const auto whole = program.evaluate(resolved_.slots);
+    if (!whole) return whole.error();
+    PerSmCount value{*whole, 0, 0, nullptr};
+    const int slot = compiled_.sm_count_slot, uses = program.uses_of(slot);
+    if (uses == 0) return value;
+    const IntExpr& e = program.expression();
+    if (uses == 1)
+      value.factor = e.op() == IntExpr::Op::min ? sm_factor(e.left()) + sm_factor(e.right()) : sm_factor(e);
+    if (value.factor == 0) {
+      value.program = &program;
+      return value;
     }
-    auto& slot = resolved_.slots[static_cast<size_t>(compiled_.sm_count_slot)];
-    out.table.push_back(0);  // no launch has 0 multiprocessors
-    for (int count = 1; count <= sm_count_; ++count) {
-      slot = count;
-      const auto value = program.evaluate(resolved_.slots);
-      if (!value) return value.error();
-      out.table.push_back(*value);
-    }
-    return out;  // the slot holds the device's count again
+    // A count that no device reaches leaves what the other side of a `min` says.
+    const auto most = program.evaluate(resolved_.slots, slot, int64_t{1} << 31);
+    if (!most) return most.error();
+    value.most = *most;
+    return value;
+  }
+
+  // c of `sm_count * c`; 0: it is something else.
+  static int64_t sm_factor(const IntExpr& e) {
+    const auto is_count = [](const IntExpr& part) {
+      return part.op() == IntExpr::Op::symbol && part.name() == "sm_count";
+    };
+    if (is_count(e)) return 1;
+    if (e.op() != IntExpr::Op::mul || !is_count(e.left())) return 0;
+    const auto factor = e.right().constant();
+    return factor && *factor > 0 && *factor < most_blocks_per_sm ? *factor : 0;
   }
 
   Status make_memset(size_t index) {
@@ -184,7 +177,7 @@ class Binder {
       return user_error(
           fmt::format("a memset of {} bytes at {} leaves the workspace of {}", *bytes, *offset, workspace_bytes_));
     }
-    step.address = arguments_.workspace.pointer + static_cast<uint64_t>(*offset);
+    step.workspace_offset = static_cast<uint64_t>(*offset);
     step.bytes = static_cast<size_t>(*bytes);
     return {};
   }
@@ -194,11 +187,9 @@ class Binder {
     BoundCall::Step& step = call_.steps_.emplace_back();
     auto grid = per_sm_count(compiled_.steps[index].grid);
     if (!grid) return grid.error();
-    step.grid = std::move(*grid);
-    for (const int64_t blocks : step.grid.table) {
-      if (const Status s = check_grid(from.entry, blocks); !s) return s;
-    }
-    if (const Status s = check_grid(from.entry, step.grid.fixed); !s) return s;
+    step.grid = *grid;
+    if (const Status s = check_grid(from.entry, step.grid.whole); !s) return s;
+    step.waits = from.waits && module_->device().info().overlaps_launches;
     step.config = {1, 1, 1, from.block, 1, 1, from.shared_bytes, nullptr, nullptr, 0};
     step.parameters.resize((from.parameter_bytes + sizeof(BoundCall::Chunk) - 1) / sizeof(BoundCall::Chunk));
     auto* block = step.parameters.front().bytes;
@@ -207,11 +198,6 @@ class Binder {
       if (const Status s = fill(from.fields[i], compiled_.steps[index].fields[i], block, step); !s) return s;
     }
     return {};
-  }
-
-  static Status check_grid(const std::string& entry, int64_t blocks) {
-    if (blocks <= std::numeric_limits<int32_t>::max()) return {};
-    return user_error(fmt::format("entry '{}' would need {} blocks, more than a GPU can launch", entry, blocks));
   }
 
   Status fill(const ParameterField& field, const CompiledRecipe::Field& compiled, std::byte* block,
@@ -225,7 +211,9 @@ class Binder {
         const auto& tensor = resolved_.tensors[index];
         const bool no_base = tensor.bytes == 0 || recipe_.tensors[index].pointer_axes != 0;
         const cuda::DevicePointer pointer = no_base ? 0 : tensor.argument->pointer;
-        return encode_tensor_map(driver(), compiled_, map, pointer, resolved_.slots, at);
+        if (const Status s = encode_tensor_map(driver(), compiled_, map, pointer, resolved_.slots, at); !s) return s;
+        if (!no_base) add_place(field, index, true, *compiled_.maps[map].byte_offset.evaluate(resolved_.slots));
+        return {};
       }
       case FieldKind::param: put(params_[static_cast<size_t>(field.index)]); return {};
       case FieldKind::address: {
@@ -236,10 +224,10 @@ class Binder {
           return user_error(
               fmt::format("'{}' would be {} bytes into the workspace of {}", field.name, *offset, workspace_bytes_));
         }
-        const cuda::DevicePointer base =
-            compiled.tensor < 0 ? arguments_.workspace.pointer
-                                : resolved_.tensors[static_cast<size_t>(compiled.tensor)].argument->pointer;
+        const size_t index = compiled.tensor < 0 ? recipe_.tensors.size() : static_cast<size_t>(compiled.tensor);
+        const cuda::DevicePointer base = call_.buffers_[index].begin;
         put(base == 0 ? base : base + static_cast<uint64_t>(*offset));
+        add_place(field, index, false, *offset);
         return {};
       }
       case FieldKind::integer32:
@@ -247,21 +235,16 @@ class Binder {
     }
     auto value = per_sm_count(compiled.value);
     if (!value) return value.error();
-    for (const int64_t v : value->table) {
-      if (const Status s = check_fits(field, v); !s) return s;
-    }
-    if (const Status s = check_fits(field, value->fixed); !s) return s;
-    store_integer(at, field.size, value->at(sm_count_));
-    if (!value->table.empty()) step.sm_fields.push_back({field.offset, field.size, std::move(*value)});
+    if (const Status s = check_fits(field, value->whole); !s) return s;
+    store_integer(at, field.size, value->whole);
+    if (!value->is_fixed()) step.sm_fields.push_back({&field, *value});
     return {};
   }
 
-  static Status check_fits(const ParameterField& field, int64_t value) {
-    const bool narrow = field.kind == FieldKind::integer32;
-    if (!narrow || (value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max())) {
-      return {};
-    }
-    return user_error(fmt::format("the value {} of '{}' does not fit in 32 bits", value, field.name));
+  // An address of the step that is being made, for a rebind to find.
+  void add_place(const ParameterField& field, size_t buffer, bool is_map, int64_t offset) {
+    call_.places_.push_back({static_cast<uint32_t>(call_.steps_.size() - 1), field.offset,
+                             static_cast<uint32_t>(buffer), is_map, static_cast<uint64_t>(offset)});
   }
 
   Status collect_group_sizes() {
@@ -273,8 +256,7 @@ class Binder {
           symbol ? resolved_.slots[static_cast<size_t>(*symbol)].value_or(0) : std::numeric_limits<int64_t>::max();
       const auto slot = compiled_.tensors[i].group_slot.evaluate(resolved_.slots);
       if (!slot) return slot.error();
-      call_.group_sizes_.push_back(
-          {&tensor, resolved_.tensors[i].argument->pointer, resolved_.tensors[i].elements, capacity, *slot});
+      call_.group_sizes_.push_back({static_cast<uint32_t>(i), resolved_.tensors[i].elements, capacity, *slot});
     }
     return {};
   }

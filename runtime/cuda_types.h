@@ -72,6 +72,17 @@ enum class TensorMapSwizzle : int { none = 0, b32 = 1, b64 = 2, b128 = 3 };
 enum class TensorMapL2Promotion : int { none = 0, b64 = 1, b128 = 2, b256 = 3 };
 enum class TensorMapFill : int { zero = 0 };
 
+enum class LaunchAttributeId : int { programmatic_stream_serialization = 6 };
+
+struct LaunchAttribute {
+  LaunchAttributeId id;
+  char pad[4];
+  union {
+    char pad[64];
+    int programmatic_stream_serialization;  // 1: may start while what is before it in the stream still runs
+  } value;
+};
+
 struct LaunchConfig {
   unsigned grid_x, grid_y, grid_z;
   unsigned block_x, block_y, block_z;

@@ -7,6 +7,8 @@
 namespace epifuse::runtime {
 namespace {
 
+constexpr int captures_overlap = 12030;  // drivers before this one cannot capture dependent launches
+
 Result<DeviceInfo> read_info(const DriverApi& driver, cuda::DeviceHandle handle, int ordinal) {
   DeviceInfo info;
   info.ordinal = ordinal;
@@ -23,7 +25,10 @@ Result<DeviceInfo> read_info(const DriverApi& driver, cuda::DeviceHandle handle,
     if (code == cuda::Code::success) code = driver.device_get_attribute(value, attribute, handle);
   }
   if (code != cuda::Code::success) return driver_error(driver, code, fmt::format("asking about GPU {}", ordinal));
+  const auto version = driver_version(driver);
+  if (!version) return version.error();
   info.name = name;
+  info.overlaps_launches = info.major >= 9 && *version >= captures_overlap;
   return info;
 }
 

@@ -21,6 +21,9 @@ struct DeviceInfo {
   size_t memory_bytes = 0;
   int l2_bytes = 0;
   int shared_bytes_per_block = 0;  // the most a block can opt in to
+  // Whether a launch may start before the one in front of it has ended (programmatic dependent launch), captured or
+  // not.
+  bool overlaps_launches = false;
 };
 
 Result<std::vector<DeviceInfo>> list_devices(const DriverApi& driver);

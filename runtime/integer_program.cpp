@@ -34,7 +34,7 @@ void IntProgram::append(const IntExpr& e, const SlotOf& slot_of) {
   }
 }
 
-Result<int64_t> IntProgram::evaluate(Slots slots) const {
+Result<int64_t> IntProgram::evaluate(Slots slots, int other_slot, int64_t other_value) const {
   std::array<int64_t, deepest_stack> stack;
   size_t depth = 0;
   for (const Instruction& i : code_) {
@@ -42,6 +42,10 @@ Result<int64_t> IntProgram::evaluate(Slots slots) const {
       if (depth == stack.size()) return user_error("an integer expression of the launch recipe is nested too deeply");
       if (i.op == IntExpr::Op::constant) {
         stack[depth++] = i.value;
+        continue;
+      }
+      if (i.value == other_slot) {
+        stack[depth++] = other_value;
         continue;
       }
       const auto& value = slots[static_cast<size_t>(i.value)];
@@ -56,11 +60,10 @@ Result<int64_t> IntProgram::evaluate(Slots slots) const {
   return stack[0];
 }
 
-bool IntProgram::uses(int slot) const {
-  for (const Instruction& i : code_) {
-    if (i.op == IntExpr::Op::symbol && i.value == slot) return true;
-  }
-  return false;
+int IntProgram::uses_of(int slot) const {
+  int uses = 0;
+  for (const Instruction& i : code_) uses += i.op == IntExpr::Op::symbol && i.value == slot;
+  return uses;
 }
 
 }  // namespace epifuse::runtime

@@ -23,10 +23,12 @@ class IntProgram {
 
   // The value for these slots, with the checks of IntExpr::evaluate. A slot that has no value yet holds nullopt.
   using Slots = std::span<const std::optional<int64_t>>;
-  Result<int64_t> evaluate(Slots slots) const;
+  Result<int64_t> evaluate(Slots slots) const { return evaluate(slots, -1, 0); }
+  // The same with another value in one slot.
+  Result<int64_t> evaluate(Slots slots, int other_slot, int64_t other_value) const;
 
   const IntExpr& expression() const { return expression_; }
-  bool uses(int slot) const;
+  int uses_of(int slot) const;  // how often it stands in the expression
 
  private:
   struct Instruction {

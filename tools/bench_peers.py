@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times Epifuse's kernels beside PyTorch's in one process, through the C interface.
 
-    tools/bench_peers.py [--build build/release] [-o bench.json] [--rows forward,formats,backward,wgrad] [--shapes NAME,...]
+    tools/bench_peers.py [--build build/release] [-o bench.json] [--rows forward,ragged,formats,backward,wgrad] [--shapes all]
 
 Hot: the compared kernels alone run for 3 s, then in turn (A B C .. C B A) without pause; SM clock and power are sampled
 meanwhile and printed, and figures count when the median clock is below 1500 MHz. Full clock: single launches with a pause
@@ -9,10 +9,13 @@ of 20 ms before each; those figures carry no target. Random data. TFLOP/s count 
 
 forward: x[M, K] . w[E, N, K]
 grouped         torch._grouped_mm, bf16
+chain           the same, then one torch.compile'd pass: SwiGLU, prob, MXFP8 both ways
 plain           specs/grouped_gemm.epi, under the planner's schedule and each of the others
 fused           specs/moe_fc1_swiglu.epi without the saved pre-activation: SwiGLU, prob, MXFP8 both ways
 fused_pre       the same with it
 swiglu          specs/grouped_gemm_swiglu.epi: SwiGLU, bf16 out
+
+ragged: grouped, plain and fused of the forward, with equal groups and with log-normal ones (sigma 0.5)
 
 formats: the forward GEMM with SwiGLU and prob, nothing saved, quantised both ways (specs/moe_fc1_swiglu.epi, specs/recipes)
 grouped, plain  as above
@@ -45,15 +48,16 @@ import torch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SHAPES = {  # name: (experts, tokens per expert, K, N); N counts gate and up
+    "8x4096x8192x4096": (8, 4096, 8192, 4096),
     "8x4096x7168x4096": (8, 4096, 7168, 4096),
-    "16x2048x2880x5760": (16, 2048, 2880, 5760),
     "8x4096x2048x7168": (8, 4096, 2048, 7168),
-}
-BACKWARD_SHAPES = {  # name: (experts, tokens per expert, hidden size, expert width)
-    "8x4096x7168x2048": (8, 4096, 7168, 2048),
-    "8x4096x2048x3584": (8, 4096, 2048, 3584),
+    "32x1024x7168x4096": (32, 1024, 7168, 4096),
+    "16x2048x2880x5760": (16, 2048, 2880, 5760),
     "16x2048x2880x2880": (16, 2048, 2880, 2880),
+    "128x128x2880x5760": (128, 128, 2880, 5760),
 }
+# Where nothing else is asked for: one of each depth.
+USUAL = "8x4096x7168x4096,16x2048x2880x5760,8x4096x2048x7168"
 SCHEDULES = ["pingpong 128x128", "pingpong 128x192", "cooperative 128x256"]
 STORAGE = {"bf16": torch.bfloat16, "f32": torch.float32, "e4m3": torch.uint8, "e8m0": torch.uint8, "i32": torch.int32,
            "e2m1": torch.uint8, "i64": torch.int64}
@@ -124,25 +128,50 @@ class Bench:
         self.functions[row] = lambda: call.launch(stream)
         self.schedules[row] = loaded.info["schedule"]
 
-    def plain(self):
+    def plain(self, suffix=""):
         """The fastest plain GEMM x[M, K] . w[E, N, K] is among these."""
         for schedule in (None, *SCHEDULES):
             row = "plain " + schedule if schedule else "plain"
-            self.ours(row, "EKN", "specs/grouped_gemm.epi", schedule=schedule)
+            self.ours(row + suffix, "EKN", "specs/grouped_gemm.epi", schedule=schedule)
 
 
-def forward(engine, shape):
+def forward_tensors(engine, shape):
+    """A bench with x, w and prob of the forward GEMM; x; and the weight as torch wants it."""
     experts, tokens, depth, columns = shape
     sizes = {"E": experts, "K": depth, "N": columns, "I": columns // 2}
     bench = Bench(engine, sizes, tokens, 2 * experts * tokens * depth * columns)
     x, w = bench.random("x", "M", "K"), bench.random("w", "E", "N", "K", size=depth ** -0.5)
-    bench.tensors["prob"] = torch.rand(bench.sizes["M"], device="cuda")
-    ends, weight = bench.tensors["M.ends"], w.transpose(1, 2)
+    bench.tensors["w1"], bench.tensors["prob"] = w, torch.rand(bench.sizes["M"], device="cuda")
+    return bench, x, w.transpose(1, 2)
+
+
+def log_normal_ends(experts, tokens, sigma=0.5):
+    """Ends of groups whose sizes are log-normal, the same at every call."""
+    sizes = torch.exp(sigma * torch.randn(experts, generator=torch.Generator().manual_seed(1)).double())
+    ends = torch.round(sizes.cumsum(0) * (tokens / sizes.sum())).int()
+    return ends.cuda()
+
+
+def forward(engine, shape):
+    bench, x, weight = forward_tensors(engine, shape)
+    prob, ends, compiled = bench.tensors["prob"], bench.tensors["M.ends"], torch.compile(swiglu_mxfp8, dynamic=False)
     bench.functions["grouped"] = lambda: torch._grouped_mm(x, weight, offs=ends)
+    bench.functions["chain"] = lambda: compiled(torch._grouped_mm(x, weight, offs=ends), prob)
     bench.plain()
     bench.ours("fused", "EKI", "specs/moe_fc1_swiglu.epi", left_out=("pre",))
     bench.ours("fused_pre", "EKI", "specs/moe_fc1_swiglu.epi")
     bench.ours("swiglu", "EKI", "specs/grouped_gemm_swiglu.epi")
+    return bench
+
+
+def ragged(engine, shape):
+    bench, x, weight = forward_tensors(engine, shape)
+    even, ends = bench.tensors["M.ends"], log_normal_ends(shape[0], bench.sizes["M"])
+    for name, offs in (("", even), (" ragged", ends)):
+        bench.tensors["M.ends"] = offs
+        bench.functions["grouped" + name] = lambda offs=offs: torch._grouped_mm(x, weight, offs=offs)
+        bench.plain(name)
+        bench.ours("fused" + name, "EKI", "specs/moe_fc1_swiglu.epi", left_out=("pre",))
     return bench
 
 
@@ -152,6 +181,15 @@ def mxfp8(values, dim):
     exponent = torch.ceil(torch.log2(blocks.abs().amax(dim + 1, keepdim=True) / 448)).clamp(-127, 127)
     codes = (blocks * torch.exp2(-exponent)).to(torch.float8_e4m3fn).flatten(dim, dim + 1)
     return codes, (exponent.squeeze(dim + 1) + 127).to(torch.uint8)
+
+
+def swiglu_mxfp8(h, prob):
+    """What moe_fc1_swiglu does behind its GEMM without the saved pre-activation, as one function for torch.compile."""
+    gate, up = h.float().chunk(2, 1)
+    act = torch.nn.functional.silu(gate) * up * prob[:, None]
+    codes, scales = mxfp8(act, 1)
+    codes_t, scales_t = mxfp8(act, 0)
+    return codes, scales, codes_t.t().contiguous(), scales_t.t().contiguous()
 
 
 def dswiglu_mxfp8(da, pre, prob):
@@ -166,6 +204,12 @@ def dswiglu_mxfp8(da, pre, prob):
     return codes, scales, codes_t.t().contiguous(), scales_t.t().contiguous(), dprob
 
 
+def of_layer(shape):
+    """Experts, tokens for each, hidden size, expert width of the layer whose FC1 has this shape."""
+    experts, tokens, depth, columns = shape
+    return experts, tokens, depth, columns // 2
+
+
 AS_IT_IS = """kernel grouped_gemm_as_it_is {
   dim   E, K, N
   group M by E
@@ -177,7 +221,7 @@ AS_IT_IS = """kernel grouped_gemm_as_it_is {
 
 
 def backward(engine, shape):
-    experts, tokens, hidden, width = shape
+    experts, tokens, hidden, width = of_layer(shape)
     sizes = {"E": experts, "H": hidden, "I": width, "K": hidden, "N": width}
     bench = Bench(engine, sizes, tokens, 2 * experts * tokens * hidden * width)
     dy, w2 = bench.random("dy", "M", "H"), bench.random("w2", "E", "H", "I", size=hidden ** -0.5)
@@ -195,12 +239,8 @@ def backward(engine, shape):
 
 
 def formats(engine, shape):
-    experts, tokens, depth, columns = shape
-    sizes = {"E": experts, "K": depth, "N": columns, "I": columns // 2}
-    bench = Bench(engine, sizes, tokens, 2 * experts * tokens * depth * columns)
-    x, w = bench.random("x", "M", "K"), bench.random("w", "E", "N", "K", size=depth ** -0.5)
-    bench.tensors["w1"], bench.tensors["prob"] = w, torch.rand(bench.sizes["M"], device="cuda")
-    ends, weight = bench.tensors["M.ends"], w.transpose(1, 2)
+    bench, x, weight = forward_tensors(engine, shape)
+    ends = bench.tensors["M.ends"]
     bench.functions["grouped"] = lambda: torch._grouped_mm(x, weight, offs=ends)
     bench.ours("plain", "EKN", "specs/grouped_gemm.epi")
     bench.ours("mxfp8 rows", "EKI", "specs/moe_fc1_swiglu.epi", left_out=("pre",))
@@ -212,7 +252,7 @@ def formats(engine, shape):
 
 
 def wgrad(engine, shape):
-    experts, tokens, hidden, width = shape
+    experts, tokens, hidden, width = of_layer(shape)
     bench = Bench(engine, {"E": experts, "H": hidden, "I": width}, tokens, 4 * experts * tokens * hidden * width)
     dh, x = bench.random("dh", "M", "2 * I"), bench.random("x", "M", "H")
     ends = bench.tensors["M.ends"]
@@ -222,7 +262,7 @@ def wgrad(engine, shape):
     return bench
 
 
-ROWS = {"forward": (forward, SHAPES), "formats": (formats, SHAPES), "backward": (backward, BACKWARD_SHAPES), "wgrad": (wgrad, BACKWARD_SHAPES)}
+ROWS = {"forward": forward, "ragged": ragged, "formats": formats, "backward": backward, "wgrad": wgrad}
 
 
 def hot(functions, seconds=3.0, rounds=16):
@@ -286,8 +326,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=ROOT / "build/release", type=pathlib.Path)
     parser.add_argument("-o", "--output")
-    parser.add_argument("--rows", default=",".join(ROWS))
-    parser.add_argument("--shapes", default=",".join({**SHAPES, **BACKWARD_SHAPES}))
+    parser.add_argument("--rows", default="forward,formats,backward,wgrad")
+    parser.add_argument("--shapes", default=USUAL, help="names of shapes, or all")
     options = parser.parse_args()
     os.environ.setdefault("EPIFUSE_LIBRARY", str(options.build.resolve() / "jit/libepifuse.so"))
     sys.path.insert(0, str(ROOT / "python"))
@@ -297,12 +337,12 @@ def main():
     report = {"gpu": subprocess.run(query, capture_output=True, text=True).stdout.strip(), "torch": torch.__version__}
     torch.manual_seed(0)
     for rows in options.rows.split(","):
-        make, shapes = ROWS[rows]
+        make = ROWS[rows]
         # The forward's rows are where they were before there were others.
         results = report.setdefault("shapes" if rows == "forward" else rows, {})
-        for name in (name for name in options.shapes.split(",") if name in shapes):
-            bench = make(engine, shapes[name])
-            results[name] = {"shape": shapes[name], **measure(f"{rows} {name}", bench)}
+        for name in SHAPES if options.shapes == "all" else options.shapes.split(","):
+            bench = make(engine, SHAPES[name])
+            results[name] = {"shape": SHAPES[name], **measure(f"{rows} {name}", bench)}
             del bench
             torch.cuda.empty_cache()
     if options.output:

@@ -1,9 +1,11 @@
 // compile: a kernel from the cache or from the toolchain, or the text of one stage on the way there.
+#include <chrono>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "compiler/compiler.h"
+#include "compiler/semantics/resolve.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/disassemble.h"
@@ -69,10 +71,11 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
 Report emit_text(Stage stage, const Program& program, const CommandLine& line, const std::string& file,
                  Surroundings& world) {
   Diagnostics diagnostics;
+  CompilerOptions options = compiler_options(line);
+  options.tuned = tuned_plans(world);
   const bool of_stages = line.unfused && stage != Stage::tokens && stage != Stage::ast;
-  const std::optional<std::string> text =
-      of_stages ? emit_unfused(stage, program, line.kernel, compiler_options(line), diagnostics)
-                : emit_stage(stage, program, line.kernel, compiler_options(line), diagnostics);
+  const std::optional<std::string> text = of_stages ? emit_unfused(stage, program, line.kernel, options, diagnostics)
+                                                    : emit_stage(stage, program, line.kernel, options, diagnostics);
   if (!text || diagnostics.has_errors()) return failure(std::move(diagnostics));
   Report report;
   report.diagnostics = std::move(diagnostics);
@@ -105,7 +108,41 @@ Report compile_stages(const Program& program, const CommandLine& line, Surroundi
   return report;
 }
 
-Report emit_artifact(const Program& program, const CommandLine& line, const std::string& file, Surroundings& world) {
+// Every kernel of a file, at the same time.
+Report compile_all(const Program& program, const CommandLine& line, Surroundings& world) {
+  const std::unique_ptr<jit::Engine> engine = make_engine(world, true);
+  const std::vector<std::string> names = kernel_names(program);
+  ResolveOptions all;
+  all.dims = line.dims;
+  std::vector<PlannedKernel> planned;
+  Diagnostics diagnostics;
+  const auto tuned = tuned_plans(world);
+  for (const std::string& name : names) {
+    CompilerOptions options = compiler_options(line);
+    options.tuned = tuned;
+    options.dims = options_for(program, name, all).dims;
+    if (std::optional<PlannedKernel> kernel = engine->plan(program, name, options, diagnostics))
+      planned.push_back(*std::move(kernel));
+  }
+  if (diagnostics.has_errors()) return failure(std::move(diagnostics));
+  const auto start = std::chrono::steady_clock::now();
+  Report report;
+  Json kernels = Json::array();
+  for (const Result<jit::CompiledKernelPtr>& kernel : engine->compile_all(std::move(planned))) {
+    if (!kernel) return failure(kernel.error());
+    kernels.push_back(Json::parse(kernel_json(**kernel)));
+    report.text += describe(**kernel, line, Json::object()).text;
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  report.fields =
+      dump({{"ms", took.count()}, {"toolchain_calls", engine->toolchain_calls()}, {"kernels", std::move(kernels)}});
+  report.diagnostics = std::move(diagnostics);
+  return report;
+}
+
+// `parsing` milliseconds went into the program.
+Report emit_artifact(const Program& program, const CommandLine& line, const std::string& file, double parsing,
+                     Surroundings& world) {
   std::string nvdisasm;
   if (line.emit == Emit::sass) {
     const Result<std::string> found = find_nvdisasm(world.disk, world.settings);
@@ -124,6 +161,8 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
   if (!*compiled) return failure(std::move(diagnostics));
   const jit::CompiledKernel& kernel = ***compiled;
   Json fields = Json::parse(kernel_json(kernel));
+  fields["ms"] = kernel.milliseconds + parsing;
+  fields["phases_ms"]["parse"] = parsing;
   fields["toolchain_calls"] = engine->toolchain_calls();
 
   Report report;
@@ -169,12 +208,17 @@ Report compile(const CommandLine& line, Surroundings& world) {
     if (Status other = check_not_replaced(file, line.specs.front()); !other) return failure(other.error());
   }
   Diagnostics diagnostics;
+  const auto start = std::chrono::steady_clock::now();
   const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
+  const std::chrono::duration<double, std::milli> parsing = std::chrono::steady_clock::now() - start;
   if (!program) return failure(program.error());
   if (diagnostics.has_errors()) return failure(std::move(diagnostics));
   const std::optional<Stage> stage = line.emit ? text_stage(*line.emit) : std::nullopt;
   if (stage) return emit_text(*stage, *program, line, file, world);
-  return line.unfused ? compile_stages(*program, line, world) : emit_artifact(*program, line, file, world);
+  const bool one = line.unfused || line.emit || !line.output.empty() || !line.kernel.empty() || !line.schedule.empty();
+  if (!one && kernel_names(*program).size() > 1) return compile_all(*program, line, world);
+  return line.unfused ? compile_stages(*program, line, world)
+                      : emit_artifact(*program, line, file, parsing.count(), world);
 }
 
 }  // namespace epifuse::tools

@@ -100,7 +100,7 @@ CacheState look_at_cache(const Surroundings& world) {
 }
 
 toolchain::NvrtcSearch find_nvrtc(const Surroundings& world) {
-  return toolchain::locate_nvrtc(world.disk, world.settings, toolchain::folders_of_this_program());
+  return toolchain::locate_nvrtc(world.disk, world.settings, toolchain::folders_of_this_program);
 }
 
 std::string join(const std::vector<std::string>& parts) {

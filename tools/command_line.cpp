@@ -50,6 +50,23 @@ constexpr const char* verify_footer = R"(Examples:
   epifuse verify specs/grouped_gemm.epi --counts 0,1,127,129,1000,0,4096,5 --seed 7
   epifuse verify specs/moe_fc1_swiglu.epi --tap act        and the value in front of the quantiser)";
 
+constexpr const char* explain_footer = R"(Examples:
+  epifuse explain specs/moe_fc1_swiglu.epi
+  epifuse explain specs/grouped_gemm.epi --dims E=16,K=2880,N=5760 --expected-rows 2048
+  epifuse explain specs/swiglu_mlp.epi --kernel fc1_wgrad --counts 512,0,4096,1,1000,1000,1000,1000 --json)";
+
+constexpr const char* bench_footer = R"(Examples:
+  epifuse bench specs/moe_fc1_swiglu.epi --expected-rows 4096 -o today.json
+  epifuse bench specs/swiglu_mlp.epi --no-unfused              every kernel of a file
+  epifuse bench specs/grouped_gemm.epi --host                  host time of a launch
+  epifuse bench --compare before.json today.json --tolerance 2)";
+
+constexpr const char* tune_footer = R"(Examples:
+  epifuse tune specs/moe_fc1_swiglu.epi --expected-rows 4096 -o tuning.json
+  EPIFUSE_TUNING=tuning.json epifuse compile specs/moe_fc1_swiglu.epi      takes the plan that was found
+  epifuse tune specs/grouped_gemm.epi --dims E=16,K=2880,N=5760 --report   only says what is fast, and how good the
+                                                                           cost model's choice is)";
+
 constexpr const char* fmt_footer = R"(Examples:
   epifuse fmt specs/*.epi              writes each anew that is not formatted
   epifuse fmt specs/*.epi --check      names those, exit code 1, and writes nothing
@@ -68,15 +85,18 @@ constexpr const char* cache_footer = R"(Examples:
   epifuse cache list --json
   epifuse cache path        its directory)";
 
-constexpr const char* commands[] = {"check", "compile", "run", "verify", "fmt", "grad", "doctor", "cache"};
+constexpr const char* commands[] = {"check", "compile", "run",  "verify", "explain", "bench",
+                                    "tune",  "fmt",     "grad", "doctor", "cache"};
 
 // Option values as they were written; turned into a CommandLine when CLI11 is done.
 struct Written {
   std::vector<std::string> specs, inputs;
   std::string spec, kernel, schedule, device = "auto", seed = "0", data = "normal";
   std::optional<std::string> target, emit, output, inputs_from, counts, slack, jobs, chain;
+  std::optional<std::string> expected_rows, warm, rounds, tolerance;
   std::vector<std::string> dims, params, without, taps;
   bool json = false, check_only = false, unfused = false, no_unfused = false;
+  bool host = false, compare = false, no_full_clock = false, report = false;
 };
 
 // An option that may be given several times, with one value each time, so that it does not swallow what follows.
@@ -111,6 +131,14 @@ void add_data_options(CLI::App& app, Written& written) {
                  "what those hold: normal, scaled (rows times 2^-8 to 2^8), integers (-2 to 2)");
   add_repeated(app, "--param", written.params, "a param of the spec: limit=7.0")->type_name("NAME=X");
   app.add_option("--jobs", written.jobs, "threads of the interpreter")->type_name("N");
+}
+
+// For what looks at the cost of kernels.
+void add_size_options(CLI::App& app, Written& written) {
+  app.add_option("--counts", written.counts, "rows of each group: 0,1,127")->type_name("N,...");
+  app.add_option("--expected-rows", written.expected_rows,
+                 "rows of each group, and the size of each dyn, where nothing else says them; 2048")
+      ->type_name("N");
 }
 
 // CLI11 lets an option take whatever stands behind it.
@@ -164,6 +192,49 @@ struct Parser {
     verify.add_flag("--no-unfused", written.no_unfused, "the fused kernel alone, not beside the unfused ones");
     verify.footer(verify_footer);
 
+    CLI::App& explain = *app.add_subcommand("explain", "says what a kernel costs at least, and why it gets its plan");
+    explain.add_option("FILE", written.spec, "the spec")->required();
+    explain.add_option("--kernel", written.kernel, "that kernel alone, not all of the file")->type_name("NAME");
+    add_kernel_options(explain, written);
+    add_size_options(explain, written);
+    explain.footer(explain_footer);
+
+    CLI::App& bench = *app.add_subcommand("bench", "times kernels against their unfused form (needs a GPU)");
+    bench.add_option("FILE", written.specs, "the specs; with --compare two files that bench wrote")->required();
+    bench.add_option("--kernel", written.kernel, "that kernel alone, not all of the file")->type_name("NAME");
+    add_kernel_options(bench, written);
+    add_size_options(bench, written);
+    add_repeated(bench, "--param", written.params, "a param of the spec: limit=7.0")->type_name("NAME=X");
+    bench.add_option("--seed", written.seed, "of the inputs")->type_name("N");
+    bench.add_option("--warm", written.warm, "seconds of the same work in front; 3")->type_name("SECONDS");
+    bench.add_option("--rounds", written.rounds, "turns of each kernel, at least; 16")->type_name("N");
+    bench.add_flag("--no-unfused", written.no_unfused, "the fused kernels alone");
+    bench.add_flag("--no-full-clock", written.no_full_clock, "on a hot card alone");
+    CLI::Option* host = bench.add_flag("--host", written.host, "what launching and binding cost the host instead");
+    bench.add_flag("--compare", written.compare, "compares two earlier runs; exit code 5 when the second is slower")
+        ->excludes(host);
+    bench.add_option("--tolerance", written.tolerance, "of --compare: percent that are no difference yet; 3")
+        ->type_name("PERCENT");
+    bench.add_option("-o", written.output, "a file for the JSON document")->type_name("FILE");
+    bench.footer(bench_footer);
+
+    CLI::App& tune = *app.add_subcommand("tune", "finds the fastest plans of kernels by trying them (needs a GPU)");
+    tune.add_option("FILE", written.spec, "the spec")->required();
+    tune.add_option("--kernel", written.kernel, "that kernel alone, not all of the file")->type_name("NAME");
+    add_repeated(tune, "--dims", written.dims, "numbers of dimensions: E=8,K=7168")->type_name("NAME=N,...");
+    add_repeated(tune, "--without", written.without, "an optional input or an output that is left out")
+        ->type_name("NAME");
+    add_size_options(tune, written);
+    add_repeated(tune, "--param", written.params, "a param of the spec: limit=7.0")->type_name("NAME=X");
+    tune.add_option("--seed", written.seed, "of the inputs")->type_name("N");
+    tune.add_option("--warm", written.warm, "seconds of the same work in front of each of three rounds; 3")
+        ->type_name("SECONDS");
+    tune.add_option("--rounds", written.rounds, "turns of each plan in the last round, at least; 16")->type_name("N");
+    tune.add_option("--jobs", written.jobs, "threads of the compiler")->type_name("N");
+    tune.add_flag("--report", written.report, "without -o: shows what was measured, and stores nothing");
+    tune.add_option("-o", written.output, "the tuning file; what it has of other kernels stays")->type_name("FILE");
+    tune.footer(tune_footer);
+
     CLI::App& format = *app.add_subcommand("fmt", "formats specs in place");
     format.add_option("FILE", written.specs, "the specs")->required();
     CLI::Option* only = format.add_flag("--check", written.check_only, "writes nothing, names what would change");
@@ -188,7 +259,8 @@ struct Parser {
     cache.require_subcommand(1);
     CLI::App& list = *cache.add_subcommand("list", "the entries");
     CLI::App& path = *cache.add_subcommand("path", "the directory");
-    for (CLI::App* command : {&check, &compile, &run, &verify, &format, &grad, &doctor, &list, &path}) {
+    for (CLI::App* command :
+         {&check, &compile, &run, &verify, &explain, &bench, &tune, &format, &grad, &doctor, &list, &path}) {
       add_json(*command, written);
       check_values(*command);
     }
@@ -232,8 +304,41 @@ Error in_option(std::string_view option, const Error& error) {
   return user_error(fmt::format("{}: {}", option, error.message));
 }
 
-Result<CommandLine> understand(const Written& written) {
+// How kernels are measured.
+Status understand_measuring(const Written& written, CommandLine& line) {
+  line.host = written.host;
+  line.compare = written.compare;
+  line.no_full_clock = written.no_full_clock;
+  line.report = written.report;
+  if (written.compare && written.specs.size() != 2)
+    return user_error(fmt::format("--compare: it takes two files that bench wrote, not {}", written.specs.size()));
+  if (written.expected_rows) {
+    const Result<int64_t> rows = parse_integer(*written.expected_rows, 1, int64_t{1} << 31);
+    if (!rows) return in_option("--expected-rows", rows.error());
+    if (written.counts) return user_error("--expected-rows: --counts says how many rows the groups have");
+    line.expected_rows = *rows;
+  }
+  if (written.rounds) {
+    const Result<int64_t> rounds = parse_integer(*written.rounds, 1, 100000);
+    if (!rounds) return in_option("--rounds", rounds.error());
+    line.rounds = static_cast<int>(*rounds);
+  }
+  if (written.warm) {
+    const Result<double> seconds = parse_number(*written.warm, 0, 600);
+    if (!seconds) return in_option("--warm", seconds.error());
+    line.warm_seconds = *seconds;
+  }
+  if (written.tolerance) {
+    const Result<double> percent = parse_number(*written.tolerance, 0, 1000);
+    if (!percent) return in_option("--tolerance", percent.error());
+    line.tolerance_percent = *percent;
+  }
+  return {};
+}
+
+Result<CommandLine> understand(const Written& written, const std::string& command) {
   CommandLine line;
+  line.command = command;
   line.specs = written.specs;
   if (!written.spec.empty()) line.specs.push_back(written.spec);
   line.kernel = written.kernel;
@@ -242,7 +347,8 @@ Result<CommandLine> understand(const Written& written) {
   line.inputs = written.inputs_from.value_or("");
   line.json = written.json;
   line.check_only = written.check_only;
-  if (!line.output.empty() && line.specs.size() > 1) return user_error("-o: it is one file, and several were named");
+  if (!line.output.empty() && line.specs.size() > 1 && command != "bench")
+    return user_error("-o: it is one file, and several were named");
   if (written.chain) {
     Result<std::vector<std::string>> chain = parse_names(*written.chain);
     if (!chain) return in_option("--chain", chain.error());
@@ -300,6 +406,7 @@ Result<CommandLine> understand(const Written& written) {
     if (!jobs) return in_option("--jobs", jobs.error());
     line.jobs = static_cast<int>(*jobs);
   }
+  if (Status status = understand_measuring(written, line); !status) return status.error();
   return line;
 }
 
@@ -351,9 +458,8 @@ std::variant<CommandLine, ShowText, UsageError> parse_command_line(int argc, con
   }
   if (!valueless.empty()) return no_value(parser);
   if (parser.version) return ShowText{"", true};
-  Result<CommandLine> line = understand(parser.written);
+  Result<CommandLine> line = understand(parser.written, parser.command());
   if (!line) return UsageError{parser.command(), line.error().message, json};
-  line->command = parser.command();
   return std::move(*line);
 }
 

@@ -41,9 +41,19 @@ struct CommandLine {
   std::vector<std::pair<std::string, std::string>> input_files;  // NAME=FILE.npy, in the order given
   std::string inputs;                                            // directory, or .npz
   std::optional<std::vector<int64_t>> counts;                    // rows of each group
-  uint64_t seed = 0;                                             // of the inputs that are not given
+  std::optional<int64_t> expected_rows;  // bench, explain, tune: of each group, and the size of each `dyn`
+  uint64_t seed = 0;                     // of the inputs that are not given
   jit::DataMode data = jit::DataMode::normal;
   int64_t slack = 0;  // rows of capacity behind the last group
+
+  // bench
+  double warm_seconds = 3;
+  int rounds = 16;
+  bool host = false;             // what launching costs the host
+  bool compare = false;          // the specs are two JSON files of earlier runs
+  double tolerance_percent = 3;  // compare: how much slower is no difference yet
+  bool no_full_clock = false;
+  bool report = false;  // tune: nothing is stored
 
   int jobs = 0;  // threads of the interpreter; 0: one for each core
   bool json = false;

@@ -3,8 +3,21 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/toolchain/nvrtc_toolchain.h"
+#include "jit/tuned_plans.h"
 
 namespace epifuse::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The last three are parts of the toolchain's time.
+Json phases_json(const jit::CompileTimes& times) {
+  return {{"plan", times.plan},           {"emit", times.emit},        {"look_up", times.look_up},
+          {"toolchain", times.toolchain}, {"cuda", times.phases.cuda}, {"nvvm", times.phases.nvvm},
+          {"ptxas", times.phases.ptxas}};
+}
+
+}  // namespace
 
 CompilerOptions compiler_options(const CommandLine& line) {
   CompilerOptions options;
@@ -14,6 +27,12 @@ CompilerOptions compiler_options(const CommandLine& line) {
   options.target = line.target.value_or(Target{});
   options.schedule = line.schedule;
   return options;
+}
+
+std::function<std::string(const std::string&)> tuned_plans(const Surroundings& world) {
+  if (world.settings.tuning.empty()) return nullptr;
+  auto plans = std::make_shared<jit::TunedPlans>(world.disk, world.settings.tuning, world.log);
+  return [plans](const std::string& request) { return plans->find(request); };
 }
 
 std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cache) {
@@ -26,7 +45,6 @@ std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cac
 }
 
 std::string kernel_json(const jit::CompiledKernel& kernel) {
-  using Json = nlohmann::ordered_json;
   Json refused = Json::array();
   for (const jit::RefusedPlan& plan : kernel.refused)
     refused.push_back({{"plan", plan.schedule}, {"reason", plan.reason}});
@@ -38,7 +56,9 @@ std::string kernel_json(const jit::CompiledKernel& kernel) {
                      {"compiled", kernel.from == jit::From::toolchain},
                      {"from", jit::from_name(kernel.from)},
                      {"ms", kernel.milliseconds},
+                     {"phases_ms", phases_json(kernel.times)},
                      {"plan", kernel.schedule()},
+                     {"tuned", kernel.planned.is_tuned(kernel.plan)},
                      {"refused", std::move(refused)},
                      {"registers", image.registers},
                      {"spill_bytes", image.spill_bytes},

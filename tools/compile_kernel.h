@@ -1,6 +1,7 @@
 // From a command line to a compiled kernel, through the engine.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,9 @@
 namespace epifuse::tools {
 
 CompilerOptions compiler_options(const CommandLine& line);
+
+// For CompilerOptions::tuned, where kernels are planned and no engine asks: the plans of EPIFUSE_TUNING.
+std::function<std::string(const std::string&)> tuned_plans(const Surroundings& world);
 
 // `use_cache` false: nothing is taken from the disk or left there.
 std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cache);

@@ -18,18 +18,20 @@ class SpecFiles : public SpecSource {
   explicit SpecFiles(FileSystem& disk) : disk_(disk), files_(disk) {}
 
   Result<std::optional<std::string>> read(const std::string& path) override {
-    // One byte more than allowed is enough to know.
-    if (const FileStatus status = disk_.status(path); status.exists && !status.is_directory) {
-      const Result<std::string> head = disk_.read_part(path, 0, largest_spec + 1);
-      if (!head) return user_error(head.error().message);
-      if (head->size() > largest_spec)
-        return user_error(fmt::format("'{}' is no spec: it is larger than {} MiB", path, largest_spec >> 20));
-      if (std::any_of(head->begin(), head->end(), is_binary))
-        return user_error(fmt::format("'{}' is no spec: it holds control characters, so it is not a text", path));
+    const FileStatus status = disk_.status(path);
+    if (!status.exists || status.is_directory) {
+      Result<std::optional<std::string>> text = files_.read(path);
+      if (!text) return user_error(text.error().message);
+      return text;
     }
-    Result<std::optional<std::string>> text = files_.read(path);
+    // One byte more than allowed is enough to know.
+    Result<std::string> text = disk_.read_part(path, 0, largest_spec + 1);
     if (!text) return user_error(text.error().message);
-    return text;
+    if (text->size() > largest_spec)
+      return user_error(fmt::format("'{}' is no spec: it is larger than {} MiB", path, largest_spec >> 20));
+    if (std::any_of(text->begin(), text->end(), is_binary))
+      return user_error(fmt::format("'{}' is no spec: it holds control characters, so it is not a text", path));
+    return {std::move(*text)};
   }
 
  private:

@@ -61,6 +61,13 @@ Result<std::vector<std::string>> parse_names(std::string_view text) {
   return names;
 }
 
+Result<double> parse_number(std::string_view text, double least, double most) {
+  Result<double> value = parse_number(text);
+  if (value && (*value < least || *value > most))
+    return user_error(fmt::format("{} is not from {} to {}", text, least, most));
+  return value;
+}
+
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most) {
   int64_t value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);

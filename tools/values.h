@@ -24,6 +24,9 @@ Result<std::vector<int64_t>> parse_counts(std::string_view text);
 // "fc1,fc2".
 Result<std::vector<std::string>> parse_names(std::string_view text);
 
+// "0.5" as a number in [least, most].
+Result<double> parse_number(std::string_view text, double least, double most);
+
 // "7" as a whole number in [least, most].
 Result<int64_t> parse_integer(std::string_view text, int64_t least, int64_t most);
 

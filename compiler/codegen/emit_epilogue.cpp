@@ -7,6 +7,7 @@
 #include "compiler/codegen/emit_quantised.h"
 #include "compiler/codegen/emit_reductions.h"
 #include "compiler/codegen/expression.h"
+#include "compiler/lowering/column_order.h"
 #include "compiler/lowering/value_clusters.h"
 
 namespace epifuse::codegen {
@@ -35,6 +36,7 @@ class Emitter {
     if (!is_pass()) {
       line("  static constexpr u32 slot_bytes = {};", plan_.slot_bytes);
       line("  static constexpr int passes = {};\n", has_wide_blocks(plan_.epilogue) ? 2 : 1);
+      count_blocks();
       load_tile_inputs();
     }
     value_functions();
@@ -59,6 +61,7 @@ class Emitter {
     }
     loop_over_blocks();
     flush_sinks();
+    clear_gaps();
     line("  }}\n}};\n");
     return out_;
   }
@@ -79,16 +82,43 @@ class Emitter {
   bool is_pass() const { return plan_.schedule.family == lowering::Family::pass; }
   int blocks() const { return plan_.part_tile() / lowering::block_columns; }
 
-  // A pass that only measures is unrolled, since it must leave the accumulators where they are.
+  // How many blocks of a tile the epilogue works on: where it takes long, those that lie in the output. Elsewhere the
+  // bound is not worth its register.
+  void count_blocks() {
+    line("  static EPIFUSE_DEVICE int blocks(const Parameters& p, int first_column) {{");
+    if (leaves_out_blocks())
+      line("    return min({}, round_up((p.columns - first_column + block_columns - 1) / block_columns, {}));",
+           blocks(), plan_.schedule.blocks_at_once);
+    else
+      line("    return {};", blocks());
+    line("  }}\n");
+  }
+
+  bool leaves_out_blocks() const { return rolled() && plan_.schedule.leaves_out_blocks; }
+
+  // A pass that only measures is unrolled, since it must leave the accumulators where they are. A loop over two blocks
+  // at once moves the accumulators half as often.
   void loop_over_blocks() {
+    const int at_once = rolled() ? plan_.schedule.blocks_at_once : 1;
     line("#pragma unroll{}", rolled() ? " 1" : "");
-    line("    for (int block = 0; block < {}; ++block) {{", blocks());
+    const std::string end = leaves_out_blocks() ? "blocks(p, first_column)" : std::to_string(blocks());
+    if (at_once == 1) {
+      line("    for (int block = 0; block < {}; ++block) {{", end);
+    } else {
+      line("    for (int first = 0; first < {}; first += {})", end, at_once);
+      line("#pragma unroll");
+      line("    for (int own = 0; own < {}; ++own) {{", at_once);
+      line("      const int block = first + own;");
+    }
     if (!straightened_) straighten();
-    line("      const OwnColumns columns(lane, first_column + block * block_columns, p.columns);");
+    line("      const {} columns(lane, first_column + block * block_columns, p.columns);", columns_type());
     block_loads();
     for (const ValueCluster& cluster : clusters_) store(cluster);
-    if (rolled() && !is_pass())
-      for (int i = 0; i < (plan_.interleaved_weight() ? 2 : 1); ++i) line("      sums.shift();");
+    if (rolled() && !is_pass()) {
+      const int places = plan_.interleaved_weight() ? 2 : at_once;
+      line("      {}sums.{}();", at_once == 1 ? "" : fmt::format("if (own == {}) ", at_once - 1),
+           places == 1 ? "shift" : fmt::format("template shift<{}>", places));
+    }
     line("    }}");
   }
   bool rolled() const { return plan_.schedule.rolled && !measuring_; }
@@ -96,6 +126,7 @@ class Emitter {
   static bool is_wide(const Sink& sink) { return sink.kind == SinkKind::quantised && sink.quantised.wide(); }
 
   void straighten() {
+    if (plan_.natural_epilogue) return;
     if (plan_.interleaved_weight())
       line("      sums.straighten_halves<{}>({});", plan_.gemm.piece, rolled() ? "0" : "block");
     else if (plan_.natural_columns())
@@ -105,7 +136,8 @@ class Emitter {
   // The block of a part among the accumulators, in the loop over blocks: a rolled loop moves them down.
   std::string block_index(int part) const {
     const int first = part * blocks();
-    if (rolled()) return std::to_string(first);
+    if (rolled() && plan_.schedule.blocks_at_once == 1) return std::to_string(first);
+    if (rolled()) return first == 0 ? "own" : fmt::format("own + {}", first);
     return first == 0 ? "block" : fmt::format("block + {}", first);
   }
 
@@ -180,6 +212,33 @@ class Emitter {
     }
     line("    }}");
   }
+
+  // Behind the loop over blocks and not in it: what is seldom wanted would cut its chains apart.
+  void clear_gaps() {
+    std::string text;
+    for (const Sink& sink : plan_.epilogue.sinks) {
+      if (sink.kind != SinkKind::mx_transposed || plan_.places[static_cast<size_t>(sink.place)].alignment == 1)
+        continue;
+      const std::string& name = output_tensor(sink).name;
+      for (size_t part = 0; part < sink.values.size(); ++part)
+        text += fmt::format("        clear_codes_of_gap<{}{}>(p.out_{}, p.pitch_{}, rows_{}, columns, {});\n",
+                            truth(plan_.stores_4_rows(sink)), apart(sink) == 1 ? "" : ", 2", name, name, sink.place,
+                            output_column(sink, static_cast<int>(part)));
+    }
+    if (text.empty()) return;
+    line("    if (tile.valid_rows < tile_rows) {{");
+    line("#pragma unroll 1");
+    line("      for (int block = 0; block < {}; ++block) {{", blocks());
+    line("        const {} columns(lane, first_column + block * block_columns, p.columns);", columns_type());
+    out_ += text;
+    line("      }}\n    }}");
+  }
+
+  std::string_view columns_type() const {
+    return plan_.natural_epilogue ? "OwnColumnsOf<ColumnOrder::natural>" : "OwnColumns";
+  }
+  // How far a thread's columns lie apart in a transposed output.
+  int apart(const Sink& sink) const { return sink.values.size() == 2 && plan_.deal == Deal::alternating ? 2 : 1; }
 
   void load_tile_inputs() {
     line(
@@ -283,8 +342,8 @@ class Emitter {
           line("      load_columns_alternating<{}>({}, {}, {}, {}, columns.first, {}, columns.exist);", tag(tensor),
                local(in), base, row, pitch, in.part);
         else
-          line("      load_columns<{}>({}, {}, {}, {}, {}, columns.exist);", tag(tensor), local(in), base, row, pitch,
-               column_in(in.doubled, in.part, "columns.first"));
+          line("      load_columns<{}>({}, {}, {}, {}, {}, columns.exist);", in_order(tag(tensor)), local(in), base,
+               row, pitch, column_in(in.doubled, in.part, "columns.first"));
       } else if (in.broadcast == Broadcast::tile) {
         if (is_pass()) {
           read_directly(in);
@@ -302,6 +361,11 @@ class Emitter {
       }
     }
     if (waited) line("      inputs.release();");
+  }
+
+  // Of a loader: its storage type, and the order of columns where it is not the usual one.
+  std::string in_order(std::string_view storage) const {
+    return fmt::format("{}{}", storage, plan_.natural_epilogue ? ", ColumnOrder::natural" : "");
   }
 
   // A full-tile input of a pass: from global memory, at rows of place 0.
@@ -337,13 +401,7 @@ class Emitter {
     }
   }
 
-  // Whether both halves go to memory together, since they alternate there by less than a block.
-  bool alternates(const Sink& sink) const {
-    if (sink.values.size() != 2) return false;
-    if (sink.kind == SinkKind::quantised) return sink.quantised.joined;
-    return (plan_.deal == Deal::alternating && sink.kind == SinkKind::rows) ||
-           ((plan_.deal == Deal::alternating || plan_.deal == Deal::eights) && sink.kind == SinkKind::mx_rows);
-  }
+  bool alternates(const Sink& sink) const { return lowering::alternates(plan_, sink); }
 
   // The pass that only measures wants the values of wide blocks one element behind the other: whole blocks of them
   // would take registers beside all accumulators. Rotated blocks are made for them as ever.
@@ -549,7 +607,7 @@ class Emitter {
     const std::string& name = tensor.name;
     const std::string rows = fmt::format("rows_{}", sink.place), element(storage_name(tensor.type.element));
     const std::string column = output_column(sink, part);
-    const int step = sink.values.size() == 2 && plan_.deal == Deal::alternating ? 2 : 1;
+    const int step = apart(sink);
     const std::string guard = guards_empty(sink) ? "if (tile.depth != 0) " : "";
     switch (sink.kind) {
       case SinkKind::rows:

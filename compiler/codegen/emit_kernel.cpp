@@ -12,6 +12,7 @@
 #include "compiler/codegen/emit_reductions.h"
 #include "compiler/codegen/parameters.h"
 #include "compiler/lowering/pointer_maps.h"
+#include "compiler/lowering/tile_counter.h"
 
 namespace epifuse::codegen {
 namespace {
@@ -39,6 +40,7 @@ class Emitter {
         "#include \"epilogue/store.cuh\"\n";
     if (rotates()) line("#include \"epilogue/hadamard.cuh\"");
     line("#include \"kernels/{}.cuh\"", pass ? "pass_sm90" : "gemm_sm90");
+    if (plan_.schedule.dynamic) line("#include \"kernels/tile_counter.cuh\"");
     if (maps) line("#include \"{}\"", pointer_maps_header);
     out_ += reduction_includes(plan_) + quantised_includes(graph_, plan_) + group_ends_includes(graph_) +
             "\nusing namespace epifuse;\n\n" + quantised_formats(graph_, plan_) + spell_parameters(step, "Parameters");
@@ -50,6 +52,7 @@ class Emitter {
     line("extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Parameters p) {{",
          pass ? fmt::format("pass_threads, {}", plan_.schedule.ctas) : "gemm_threads, 1", entry);
     line("  {}<Plan, Epilogue>(p);\n}}", pass ? "pass_sm90" : "gemm_sm90");
+    if (const RecipeStep* clear = lowering::find_clearing_step(plan_)) clearing_entry(*clear);
     out_ += finishing_entries(graph_, plan_);
     out_ += group_ends_entries(graph_);
     if (maps) out_ += emit_pointer_maps(*maps);
@@ -73,6 +76,14 @@ class Emitter {
     for (const RecipeStep& step : plan_.recipe.steps)
       if (step.entry == entry) return step;
     EPIFUSE_ENSURE(false, "a plan without the launch of its GEMM");
+  }
+
+  void clearing_entry(const RecipeStep& step) {
+    out_ += spell_parameters(step, "Clear");
+    line("extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Clear p) {{", step.block,
+         step.entry);
+    line("  static_assert(clearing_threads == {}, \"the recipe's block\");", step.block);
+    line("  clear_tile_counter(p);\n}}");
   }
 
   // What the walk over tiles names.
@@ -108,6 +119,7 @@ class Emitter {
     line("  static constexpr int slices = {};", s.slices());
     line("  static constexpr int stages = {};", s.stages);
     line("  static constexpr int tile_input_stages = {};", s.tile_input_stages);
+    line("  static constexpr bool dynamic = {};", truth(s.dynamic));
     line("  static constexpr u32 shared_bytes = {};", plan_.shared_bytes);
     line("  static constexpr u32 scratch_bytes = {};", plan_.scratch_bytes);
     line("  static constexpr int registers_producer = {};", s.registers_producer);

@@ -113,7 +113,7 @@ std::string put_reduction(const ir::Graph& graph, const KernelPlan& plan, const 
             partials_arguments(name));
       return out;
     case SinkKind::reduce_columns:
-      return fmt::format("        column_partials{}_{}.put(value{}, lane, block);\n", part, name, part);
+      return fmt::format("        column_partials{}_{}.put(value{}, lane, columns, block);\n", part, name, part);
     case SinkKind::reduce_tiles:
       if (part == 0)
         out = fmt::format("        float tile_value_{} = tile_partials_{}.of(value0, columns);\n", name, name);

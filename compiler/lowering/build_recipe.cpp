@@ -12,6 +12,7 @@
 #include "compiler/lowering/plan_reductions.h"
 #include "compiler/lowering/pointer_maps.h"
 #include "compiler/lowering/recipe_fields.h"
+#include "compiler/lowering/tile_counter.h"
 
 namespace epifuse::lowering {
 namespace {
@@ -40,6 +41,8 @@ class Writer {
     add_numbers();
     close_fields(step_);
     step_.grid = min(IntExpr::symbol("sm_count") * plan_.schedule.ctas, most_row_tiles(graph_, plan_) * column_tiles());
+    step_.waits = true;
+    if (std::optional<RecipeStep> clear = clearing_step(plan_, step_)) recipe_.steps.push_back(*std::move(clear));
     recipe_.steps.push_back(step_);
     for (RecipeStep& step : finishing_steps(graph_, plan_)) recipe_.steps.push_back(std::move(step));
     for (RecipeStep& step : group_ends_steps(graph_)) recipe_.steps.push_back(std::move(step));
@@ -196,6 +199,7 @@ class Writer {
         add_address(step_, "seed_" + name, output(sink).type.seed_input);
     }
     add_partials_fields(graph_, plan_, step_);
+    add_tile_counter_field(plan_, step_);
   }
 
   void add_numbers() {

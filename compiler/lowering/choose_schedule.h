@@ -1,17 +1,30 @@
-// Enumerates the schedules that a kernel can run under, keeps the legal ones, and orders them by a cost model: the
-// first is tried first, the others are what a plan that spills falls back to.
+// The schedules that a kernel can run under, ordered by the cost model (plan_cost.h).
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/diagnostics.h"
 #include "compiler/lowering/kernel_plan.h"
+#include "compiler/lowering/schedule_name.h"
 
 namespace epifuse::lowering {
 
-// `base` has everything that no schedule changes. The result is ordered, best first; it is empty, and the reason is in
-// the diagnostics, when nothing fits.
+// `base` has everything that no schedule changes.
+//
+// What is compiled without being told: the first is tried first, the others are what a plan that spills falls back to,
+// in the end the narrowest tile. Empty, and the reason in the diagnostics, when nothing fits.
 std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan& base, Diagnostics& diagnostics);
+
+// What a tuner chooses from, best first by the model: every tile, and with each of them numbers of stages, bands, and
+// both ways to deal out tiles.
+std::vector<KernelPlan> all_plans(const ir::Graph& graph, const KernelPlan& base);
+
+// The plan of a name (of Family::gemm), whether or not it is among those. Nothing, and why, when the kernel cannot run
+// so.
+std::optional<KernelPlan> plan_by_name(const ir::Graph& graph, const KernelPlan& base, const ScheduleName& name,
+                                       std::string& why);
 
 // How many CTAs of a pass (Family::pass) share a multiprocessor: 4, or 2 where their threads need the registers.
 int choose_ctas(const ir::Graph& graph, const KernelPlan& plan);

@@ -200,19 +200,26 @@ bool has_wide_blocks(const Epilogue& epilogue);
 //   pointwise  the launches of KernelPlan::pointwise
 enum class Family { gemm, pass, pointwise };
 
+constexpr int usual_band = 8;
+
 // How a plan's main launch goes about its tiles; pointwise launches have nothing of it.
 struct Schedule {
   Family family = Family::gemm;
   bool cooperative = false;  // false: pingpong
   int tile_columns = 128;    // of one consumer warpgroup, all parts
   int stages = 6;
-  int tile_input_stages = 1;  // slots of the ring for full-tile inputs, for each consumer warpgroup
-  bool rolled = true;         // the epilogue's loop over blocks is a loop
+  int usual_stages = 6;            // what the planner takes for such a tile
+  int tile_input_stages = 1;       // slots of the ring for full-tile inputs, for each consumer warpgroup
+  bool rolled = true;              // the epilogue's loop over blocks is a loop
+  int blocks_at_once = 1;          // … which takes so many blocks, one behind the other
+  bool leaves_out_blocks = false;  // … and ends with the output's columns
   bool separate = false;  // values that share operations are computed one by one all the same, which needs the fewest
                           // registers and the most instructions
   int registers_producer = 24, registers_consumer = 240;
-  int ctas = 1;  // of a multiprocessor
-  int band = 8;  // column tiles that a wave covers before it goes down
+  int ctas = 1;           // of a multiprocessor
+  int band = usual_band;  // column tiles that a wave covers before it goes down
+  // Tiles are dealt out by a counter on the device, to whoever is free; else by index, a grid apart.
+  bool dynamic = false;
 
   int slices() const { return cooperative ? 2 : 1; }
 };
@@ -239,16 +246,17 @@ struct KernelPlan {
   Epilogue epilogue;
   Schedule schedule;
   Deal deal = Deal::halves;
-  bool checked_pairs = false;   // the rows per group of a K-major weight are no multiple of 32
-  bool ragged_boxes = false;    // the contraction lies in groups of any size
-  bool ragged_columns = false;  // the columns of a part are no multiple of 32
-  int slot_bytes = 0;           // full-tile inputs of one block
-  int scratch_bytes = 0;        // of each consumer warpgroup's epilogue
+  bool checked_pairs = false;     // the rows per group of a K-major weight are no multiple of 32
+  bool ragged_boxes = false;      // the contraction lies in groups of any size
+  bool ragged_columns = false;    // the columns of a part are no multiple of 32
+  bool natural_epilogue = false;  // the epilogue works on an MN-major weight's columns as they come (column_order.h)
+  int slot_bytes = 0;             // full-tile inputs of one block
+  int scratch_bytes = 0;          // of each consumer warpgroup's epilogue
   std::vector<SharedBuffer> shared;
   int shared_bytes = 0;
   std::vector<WorkspaceRegion> workspace;
   std::vector<PointwiseLaunch> pointwise;  // GemmForm::none
-  double cost = 0;  // the cost model's, in cycles of one multiprocessor for one row of tiles; less is better
+  double cost = 0;                         // the cost model's (plan_cost.h), in cycles of a launch; less is better
   LaunchRecipe recipe;
 
   int part_tile() const { return schedule.tile_columns / gemm.parts; }
@@ -290,9 +298,6 @@ struct KernelPlan {
 
 // The text form of a plan: deterministic, versioned (base/version.h plan_text_version).
 std::string print(const ir::Graph& graph, const KernelPlan& plan);
-
-// "pingpong 128 x 192, 5 stages": the schedule in a few words, and the name of a plan in overrides and messages.
-std::string schedule_name(const Schedule& schedule);
 
 // How doubled columns are dealt out.
 Deal deal_of(const Gemm& gemm);

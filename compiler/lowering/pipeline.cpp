@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
 
 #include "base/ensure.h"
 #include "compiler/ir/buffers.h"
@@ -9,6 +10,7 @@
 #include "compiler/lowering/build_recipe.h"
 #include "compiler/lowering/choose_schedule.h"
 #include "compiler/lowering/classify_gemm.h"
+#include "compiler/lowering/column_order.h"
 #include "compiler/lowering/differentiate.h"
 #include "compiler/lowering/plan_groups.h"
 #include "compiler/lowering/plan_pass.h"
@@ -56,21 +58,57 @@ bool choose_weight_boxes(const ir::Graph& graph, KernelPlan& plan, Diagnostics& 
   return true;
 }
 
-std::vector<KernelPlan> plans_of_gemm(const ir::Graph& graph, const Gemm& gemm, const Target& target,
-                                      Diagnostics& diagnostics) {
+std::optional<KernelPlan> base_plan(const ir::Graph& graph, const Gemm& gemm, const Target& target,
+                                    Diagnostics& diagnostics) {
   std::optional<EpilogueAndPlaces> epilogue = build_epilogue(graph, gemm, diagnostics);
-  if (!epilogue) return {};
+  if (!epilogue) return std::nullopt;
   KernelPlan base;
   base.kernel = graph.name;
   base.target = target;
   base.gemm = gemm;
   base.places = std::move(epilogue->places);
   base.epilogue = std::move(epilogue->epilogue);
-  if (!choose_weight_boxes(graph, base, diagnostics)) return {};
+  if (!choose_weight_boxes(graph, base, diagnostics)) return std::nullopt;
+  base.deal = deal_of(gemm);
+  base.natural_epilogue = works_in_natural_columns(base);
   if (base.pointer_weights(graph))
     base.add_region("weight maps", ir::extent_expression(graph, gemm.groups) *
                                        (int64_t{tensor_map_bytes} * gemm.segments * gemm.parts));
-  return enumerate_plans(graph, base, diagnostics);
+  return base;
+}
+
+void refuse_name(const ir::Graph& graph, std::string_view name, const std::string& why,
+                 const std::vector<KernelPlan>& plans, Diagnostics& diagnostics) {
+  std::string names;
+  for (const KernelPlan& plan : plans) names += (names.empty() ? "" : ", ") + schedule_name(plan.schedule);
+  diagnostics.error({}, fmt::format("no plan '{}' for kernel {}{}; there are: {}", name, graph.name,
+                                    why.empty() ? "" : ", because " + why, names));
+}
+
+std::vector<KernelPlan> plans_of_gemm(const ir::Graph& graph, const KernelPlan& base, const PlanChoice& choice,
+                                      bool& has_preferred, Diagnostics& diagnostics) {
+  const auto named = [&](std::string_view name, std::string& why) -> std::optional<KernelPlan> {
+    const std::optional<ScheduleName> parsed = parse_schedule_name(name);
+    if (!parsed || parsed->family != Family::gemm) return std::nullopt;
+    return plan_by_name(graph, base, *parsed, why);
+  };
+  std::string why;
+  if (!choice.only.empty())
+    if (std::optional<KernelPlan> plan = named(choice.only, why)) return {*std::move(plan)};
+  std::vector<KernelPlan> plans = enumerate_plans(graph, base, diagnostics);
+  if (!choice.only.empty()) {
+    if (!plans.empty()) refuse_name(graph, choice.only, why, plans, diagnostics);
+    return {};
+  }
+  if (choice.all && !plans.empty()) return all_plans(graph, base);
+  std::optional<KernelPlan> first = choice.first.empty() ? std::nullopt : named(choice.first, why);
+  if (!first) return plans;
+  has_preferred = true;
+  std::erase_if(plans, [name = schedule_name(first->schedule)](const KernelPlan& plan) {
+    return schedule_name(plan.schedule) == name;
+  });
+  plans.insert(plans.begin(), *std::move(first));
+  return plans;
 }
 
 // One pass over tiles where the kernel is of that kind; the general launches behind it.
@@ -83,16 +121,19 @@ std::vector<KernelPlan> plans_without_gemm(const ir::Graph& graph, const Target&
   return plans;
 }
 
-void choose_by_name(std::string_view name, Lowered& lowered, Diagnostics& diagnostics) {
-  std::string names;
-  std::vector<KernelPlan> chosen;
-  for (KernelPlan& plan : lowered.plans) {
-    names += (names.empty() ? "" : ", ") + schedule_name(plan.schedule);
-    if (schedule_name(plan.schedule) == name) chosen.push_back(std::move(plan));
+// Of plans without gemm, which are few.
+void choose_by_name(const PlanChoice& choice, Lowered& lowered, Diagnostics& diagnostics) {
+  const auto has_name = [](std::string_view name) {
+    return [name](const KernelPlan& plan) { return schedule_name(plan.schedule) == name; };
+  };
+  std::vector<KernelPlan>& plans = lowered.plans;
+  if (!choice.only.empty()) {
+    if (!plans.empty() && std::none_of(plans.begin(), plans.end(), has_name(choice.only)))
+      refuse_name(lowered.graph, choice.only, "", plans, diagnostics);
+    std::erase_if(plans, std::not_fn(has_name(choice.only)));
+  } else if (!choice.first.empty()) {
+    lowered.has_preferred = std::stable_partition(plans.begin(), plans.end(), has_name(choice.first)) != plans.begin();
   }
-  if (chosen.empty() && !lowered.plans.empty())
-    diagnostics.error({}, fmt::format("no plan '{}' for kernel {}; there are: {}", name, lowered.graph.name, names));
-  lowered.plans = std::move(chosen);
 }
 
 // A launch has 4096 bytes of parameters, and a block so much shared memory: hundreds of outputs take more.
@@ -122,8 +163,8 @@ const std::vector<Pass>& passes() {
   return list;
 }
 
-Lowered lower(const ir::Graph& graph, const Target& target, std::string_view schedule_override,
-              Diagnostics& diagnostics, const Observer& observer) {
+Lowered lower(const ir::Graph& graph, const Target& target, const PlanChoice& choice, Diagnostics& diagnostics,
+              const Observer& observer) {
   Lowered result{graph, {}};
   for (const Pass& pass : passes()) {
     result.graph = pass.run(std::move(result.graph));
@@ -134,9 +175,12 @@ Lowered lower(const ir::Graph& graph, const Target& target, std::string_view sch
   if (!check_groups(result.graph, diagnostics)) return result;
   const std::optional<Gemm> gemm = classify_gemm(result.graph, diagnostics);
   if (!gemm) return result;
-  result.plans = gemm->form == GemmForm::none ? plans_without_gemm(result.graph, target, diagnostics)
-                                              : plans_of_gemm(result.graph, *gemm, target, diagnostics);
-  if (!schedule_override.empty()) choose_by_name(schedule_override, result, diagnostics);
+  if (gemm->form == GemmForm::none) {
+    result.plans = plans_without_gemm(result.graph, target, diagnostics);
+    choose_by_name(choice, result, diagnostics);
+  } else if (const std::optional<KernelPlan> base = base_plan(result.graph, *gemm, target, diagnostics)) {
+    result.plans = plans_of_gemm(result.graph, *base, choice, result.has_preferred, diagnostics);
+  }
   for (KernelPlan& plan : result.plans)
     if (plan.schedule.family != Family::pointwise) plan.recipe = build_recipe(result.graph, plan);
   keep_what_fits(result, diagnostics);

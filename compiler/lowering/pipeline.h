@@ -7,6 +7,7 @@
 
 #include "base/diagnostics.h"
 #include "compiler/lowering/kernel_plan.h"
+#include "compiler/lowering/schedule_name.h"
 
 namespace epifuse::lowering {
 
@@ -22,11 +23,19 @@ using Observer = std::function<void(std::string_view, const ir::Graph&)>;
 struct Lowered {
   ir::Graph graph;                // after the passes
   std::vector<KernelPlan> plans;  // best first; empty when something was refused
+  bool has_preferred = false;     // the first is that of PlanChoice::first
+};
+
+// Which plans are wanted.
+struct PlanChoice {
+  std::string_view only;   // a schedule's name: that plan, or an error
+  std::string_view first;  // a schedule's name: that plan goes before the planner's own, where there is one
+  bool all = false;        // not a few to fall back on, but all that a tuner chooses from
 };
 
 // Dimensions of the graph must be bound where a number is needed; what is missing or not lowered yet is in the
-// diagnostics. A schedule override ("pingpong 128x192") keeps that plan alone.
-Lowered lower(const ir::Graph& graph, const Target& target, std::string_view schedule_override,
-              Diagnostics& diagnostics, const Observer& observer = nullptr);
+// diagnostics.
+Lowered lower(const ir::Graph& graph, const Target& target, const PlanChoice& choice, Diagnostics& diagnostics,
+              const Observer& observer = nullptr);
 
 }  // namespace epifuse::lowering

@@ -32,6 +32,7 @@ RecipeStep ends_step(const ir::Graph& graph, const ir::Output& output) {
   step.entry = group_ends_entry(graph, output);
   step.block = group_ends_threads;
   step.grid = 1;
+  step.waits = true;
   add_address(step, "group_sizes", ir::group_sizes_name(graph, grouped));
   add_address(step, "out", output.tensor.name);
   add_integer(step, "groups", ir::extent_expression(graph, {1, dim_of(graph, grouped).cut_by, 1}));

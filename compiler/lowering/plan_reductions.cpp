@@ -87,6 +87,7 @@ RecipeStep finishing_step(const ir::Graph& graph, const KernelPlan& plan, const 
   step.entry = finishing_entry(graph, sink);
   step.block = threads_of(sink.kind);
   step.grid = grid_of(graph, plan, sink);
+  step.waits = true;
   add_address(step, "group_sizes",
               is_ragged(graph, gemm) ? ir::group_sizes_name(graph, grouped_extent(gemm).dim) : std::string());
   add_address(step, "partials", std::string(workspace_name), plan.region(region_name(graph, sink)).offset);

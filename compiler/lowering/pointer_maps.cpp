@@ -44,6 +44,7 @@ void add_pointer_maps(LaunchRecipe& recipe, const std::vector<PointerMap>& maps)
   RecipeStep step;
   step.entry = pointer_maps_entry;
   step.block = block_threads;
+  step.waits = true;
   FieldWriter fields(step);
   for (const PointerMap& map : maps) {
     recipe.maps.push_back(map.map);

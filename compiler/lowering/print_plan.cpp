@@ -4,9 +4,17 @@
 
 #include "base/version.h"
 #include "compiler/lowering/pointwise.h"
+#include "compiler/lowering/schedule_name.h"
 
 namespace epifuse::lowering {
 namespace {
+
+std::string loop_name(const Schedule& schedule) {
+  if (!schedule.rolled) return "unrolled";
+  return fmt::format("rolled{}{}",
+                     schedule.blocks_at_once == 1 ? "" : fmt::format(", {} at once", schedule.blocks_at_once),
+                     schedule.leaves_out_blocks ? ", up to the last column" : "");
+}
 
 std::string node_text(const ir::Graph& graph, const Epilogue& epilogue, const EpilogueNode& node) {
   switch (node.kind) {
@@ -102,13 +110,6 @@ std::string_view sink_name(SinkKind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-std::string schedule_name(const Schedule& schedule) {
-  if (schedule.family == Family::pointwise) return "pointwise";
-  if (schedule.family == Family::pass) return fmt::format("pass 128x{}", schedule.tile_columns);
-  return fmt::format("{} 128x{}{}", schedule.cooperative ? "cooperative" : "pingpong",
-                     schedule.tile_columns * schedule.slices(), schedule.separate ? " separate" : "");
-}
-
 std::string print(const ir::Graph& graph, const KernelPlan& plan) {
   const Gemm& gemm = plan.gemm;
   const Schedule& s = plan.schedule;
@@ -134,7 +135,8 @@ std::string print(const ir::Graph& graph, const KernelPlan& plan) {
     out += fmt::format("\nschedule {}, {} CTAs of a multiprocessor, band {}\n", schedule_name(s), s.ctas, s.band);
   else
     out += fmt::format("\nschedule {}, stages {}, band {}, registers {} + {}, loop over blocks {}\n", schedule_name(s),
-                       s.stages, s.band, s.registers_producer, s.registers_consumer, s.rolled ? "rolled" : "unrolled");
+                       s.stages, s.band, s.registers_producer, s.registers_consumer, loop_name(s));
+  if (plan.natural_epilogue) out += "columns stay in natural order\n";
   if (plan.checked_pairs) out += "weight rows are brought in checked pairs\n";
   for (size_t i = 0; i < plan.places.size(); ++i)
     out += fmt::format("place {} {} align {}{}\n", i,

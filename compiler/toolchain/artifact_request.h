@@ -1,4 +1,4 @@
-// The artifact key: the record of every byte that decides a compiled kernel.
+// The artifact key: the record of everything that decides a compiled kernel.
 #pragma once
 
 #include <string_view>

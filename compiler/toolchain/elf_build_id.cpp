@@ -16,6 +16,9 @@ namespace {
 // Far above what any library has; a damaged header must not make us read for long.
 constexpr uint64_t most_segments = 256, most_note_bytes = 64 * 1024;
 
+// Read at once: linkers put the program headers and the notes right behind the file's header.
+constexpr uint64_t head_bytes = 2048;
+
 // A structure at an offset of the bytes, or false when they end before it does.
 template <class T>
 bool copy_out(std::string_view bytes, uint64_t offset, T& into) {
@@ -63,8 +66,12 @@ uint16_t host_machine() {
 }
 
 Result<ElfIdentity> read_elf_identity(FileSystem& disk, const std::string& path) {
-  const Result<std::string> head = disk.read_part(path, 0, sizeof(Elf64_Ehdr));
+  const Result<std::string> head = disk.read_part(path, 0, head_bytes);
   if (!head) return head.error();
+  const auto part = [&](uint64_t offset, uint64_t size) -> Result<std::string> {
+    if (end_of(offset, size) <= head->size()) return head->substr(offset, size);
+    return disk.read_part(path, offset, size);
+  };
   Elf64_Ehdr header;
   if (!copy_out(*head, 0, header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
@@ -74,7 +81,7 @@ Result<ElfIdentity> read_elf_identity(FileSystem& disk, const std::string& path)
   ElfIdentity identity;
   identity.machine = header.e_machine;
   const uint64_t count = std::min<uint64_t>(header.e_phnum, most_segments);
-  const Result<std::string> table = disk.read_part(path, header.e_phoff, count * sizeof(Elf64_Phdr));
+  const Result<std::string> table = part(header.e_phoff, count * sizeof(Elf64_Phdr));
   if (!table) return table.error();
   uint64_t end = header.e_shoff == 0 ? 0 : end_of(header.e_shoff, uint64_t{header.e_shnum} * header.e_shentsize);
   for (uint64_t i = 0; i < count; ++i) {
@@ -83,7 +90,7 @@ Result<ElfIdentity> read_elf_identity(FileSystem& disk, const std::string& path)
     if (segment.p_type == PT_NULL) continue;  // the rest of it has no meaning
     end = std::max(end, end_of(segment.p_offset, segment.p_filesz));
     if (!identity.build_id.empty() || segment.p_type != PT_NOTE || segment.p_filesz > most_note_bytes) continue;
-    const Result<std::string> notes = disk.read_part(path, segment.p_offset, segment.p_filesz);
+    const Result<std::string> notes = part(segment.p_offset, segment.p_filesz);
     if (!notes) return notes.error();
     identity.build_id = find_build_id(*notes);
   }
@@ -97,9 +104,13 @@ Result<ElfIdentity> read_elf_identity(FileSystem& disk, const std::string& path)
 }
 
 Result<std::string> library_identity(FileSystem& disk, const std::string& path) {
-  Result<ElfIdentity> elf = read_elf_identity(disk, path);
+  const Result<ElfIdentity> elf = read_elf_identity(disk, path);
   if (!elf) return elf.error();
-  if (!elf->build_id.empty()) return std::move(elf->build_id);
+  return library_identity(disk, path, *elf);
+}
+
+Result<std::string> library_identity(FileSystem& disk, const std::string& path, const ElfIdentity& elf) {
+  if (!elf.build_id.empty()) return elf.build_id;
   const Result<std::string> content = disk.read(path);
   if (!content) return content.error();
   return "xxh3-" + digest(*content).hex();

@@ -93,7 +93,7 @@ class Locator {
     if (const auto refusal = refuse_version(builtins->version)) return reject(path, place, *refusal);
 
     NvrtcLocation location{path, directory + "/" + builtins->name, builtins->version, place, ""};
-    const Result<std::string> ours = library_identity(disk_, location.library);
+    const Result<std::string> ours = library_identity(disk_, location.library, *elf);
     const Result<std::string> theirs = library_identity(disk_, location.builtins);
     if (!ours) return reject(path, place, ours.error().message);
     if (!theirs) return reject(path, place, theirs.error().message);
@@ -142,7 +142,8 @@ class Locator {
 
 }  // namespace
 
-NvrtcSearch locate_nvrtc(FileSystem& disk, const Settings& settings, const std::vector<std::string>& program_folders) {
+NvrtcSearch locate_nvrtc(FileSystem& disk, const Settings& settings,
+                         const std::function<std::vector<std::string>()>& program_folders) {
   NvrtcSearch search;
   Locator locator(disk, search);
   if (!settings.nvrtc.empty()) {
@@ -160,8 +161,10 @@ NvrtcSearch locate_nvrtc(FileSystem& disk, const Settings& settings, const std::
   for (const NvrtcPlace& place : nvrtc_places(disk, settings, program_folders)) {
     search.places.push_back(place.name);
     std::set<std::string> tried;  // several ways lead to one directory
-    for (const std::string& directory : place.directories()) {
-      if (tried.insert(directory).second && locator.try_directory(directory, place.name)) return search;
+    for (const auto& part : place.directories) {
+      for (const std::string& directory : part()) {
+        if (tried.insert(directory).second && locator.try_directory(directory, place.name)) return search;
+      }
     }
   }
   return search;

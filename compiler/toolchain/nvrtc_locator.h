@@ -6,6 +6,7 @@
 // usable version wins. Files are only listed and read a little; nothing is loaded and no program is run.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,9 @@ struct NvrtcSearch {
   Result<NvrtcLocation> result() const;
 };
 
-NvrtcSearch locate_nvrtc(FileSystem& disk, const Settings& settings, const std::vector<std::string>& program_folders);
+// `program_folders`: see folders_of_this_program(); asked only when the search comes that far.
+NvrtcSearch locate_nvrtc(FileSystem& disk, const Settings& settings,
+                         const std::function<std::vector<std::string>()>& program_folders);
 
 // The folders of the running program and of the library that this code is in.
 std::vector<std::string> folders_of_this_program();

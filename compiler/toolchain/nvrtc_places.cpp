@@ -27,16 +27,18 @@ Paths names_in(FileSystem& disk, const std::string& directory, std::string_view 
   return *std::move(names);
 }
 
-Paths toolkit_directories(FileSystem& disk, const std::string& toolkit) {
-  Paths directories{toolkit + "/lib64", toolkit + "/lib"};
+Paths toolkit_directories(const std::string& toolkit) { return {toolkit + "/lib64", toolkit + "/lib"}; }
+
+Paths toolkit_target_directories(FileSystem& disk, const std::string& toolkit) {
+  Paths directories;
   for (const std::string& target : names_in(disk, toolkit + "/targets")) {
     directories.push_back(toolkit + "/targets/" + target + "/lib");
   }
   return directories;
 }
 
-Paths loader_directories(FileSystem& disk, const Settings& settings) {
-  Paths directories = settings.library_directories;
+Paths loader_cache_directories(FileSystem& disk) {
+  Paths directories;
   if (const Result<std::string> cache = disk.read("/etc/ld.so.cache")) {
     for (const std::string& path : libraries_in_loader_cache(*cache, "libnvrtc.so")) {
       directories.push_back(parent_of(path));
@@ -45,8 +47,8 @@ Paths loader_directories(FileSystem& disk, const Settings& settings) {
   return directories;
 }
 
-// /usr/local/cuda, which is the administrator's choice, then the others from the newest to the oldest.
-Paths local_toolkit_directories(FileSystem& disk) {
+// From the newest to the oldest.
+Paths versioned_toolkit_directories(FileSystem& disk) {
   constexpr std::string_view prefix = "cuda-";
   std::vector<std::pair<NvrtcVersion, std::string>> versions;
   for (const std::string& name : names_in(disk, "/usr/local", prefix)) {
@@ -57,10 +59,11 @@ Paths local_toolkit_directories(FileSystem& disk) {
     versions.emplace_back(version, "/usr/local/" + name);
   }
   std::sort(versions.rbegin(), versions.rend());
-  Paths directories = toolkit_directories(disk, "/usr/local/cuda");
+  Paths directories;
   for (const auto& [version, toolkit] : versions) {
-    const Paths of_one = toolkit_directories(disk, toolkit);
-    directories.insert(directories.end(), of_one.begin(), of_one.end());
+    for (const Paths& of_one : {toolkit_directories(toolkit), toolkit_target_directories(disk, toolkit)}) {
+      directories.insert(directories.end(), of_one.begin(), of_one.end());
+    }
   }
   return directories;
 }
@@ -129,15 +132,23 @@ Paths unpacked_directories(FileSystem& disk, const std::vector<std::string>& pro
 }  // namespace
 
 std::vector<NvrtcPlace> nvrtc_places(FileSystem& disk, const Settings& settings,
-                                     const std::vector<std::string>& program_folders) {
+                                     const std::function<std::vector<std::string>()>& program_folders) {
   std::vector<NvrtcPlace> places;
   if (!settings.cuda_home.empty()) {
-    places.push_back({"CUDA_HOME", [&] { return toolkit_directories(disk, settings.cuda_home); }});
+    places.push_back({"CUDA_HOME",
+                      {[&] { return toolkit_directories(settings.cuda_home); },
+                       [&] { return toolkit_target_directories(disk, settings.cuda_home); }}});
   }
-  places.push_back({"the loader's path", [&] { return loader_directories(disk, settings); }});
-  places.push_back({"/usr/local/cuda*", [&] { return local_toolkit_directories(disk); }});
-  places.push_back({"the Python package nvidia-cuda-nvrtc", [&] { return python_directories(disk, settings); }});
-  places.push_back({"nvrtc/ beside this program", [&] { return unpacked_directories(disk, program_folders); }});
+  places.push_back({"the loader's path",
+                    {[&] { return settings.library_directories; }, [&] { return loader_cache_directories(disk); }}});
+  // The first of them is the administrator's choice.
+  const std::string local = "/usr/local/cuda";
+  places.push_back(
+      {"/usr/local/cuda*",
+       {[=] { return toolkit_directories(local); }, [=, &disk] { return toolkit_target_directories(disk, local); },
+        [&] { return versioned_toolkit_directories(disk); }}});
+  places.push_back({"the Python package nvidia-cuda-nvrtc", {[&] { return python_directories(disk, settings); }}});
+  places.push_back({"nvrtc/ beside this program", {[&] { return unpacked_directories(disk, program_folders()); }}});
   return places;
 }
 

@@ -12,12 +12,13 @@ namespace epifuse::toolchain {
 
 struct NvrtcPlace {
   std::string name;  // for messages
-  // Lists them when asked: a place that is not reached costs nothing, and a warm start has no time to give away.
-  std::function<std::vector<std::string>()> directories;
+  // In parts, each listed when asked: a part that is not reached costs nothing, and a warm start has no time to give
+  // away.
+  std::vector<std::function<std::vector<std::string>()>> directories;
 };
 
 // The functions in it refer to the arguments.
 std::vector<NvrtcPlace> nvrtc_places(FileSystem& disk, const Settings& settings,
-                                     const std::vector<std::string>& program_folders);
+                                     const std::function<std::vector<std::string>()>& program_folders);
 
 }  // namespace epifuse::toolchain

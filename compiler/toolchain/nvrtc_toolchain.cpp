@@ -1,14 +1,19 @@
 // One compile: create, compile, take out log, PTX and cubin; and the words for each way that fails.
 #include "compiler/toolchain/nvrtc_toolchain.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "compiler/toolchain/artifact_request.h"
 #include "compiler/toolchain/ptxas_log.h"
 
 namespace epifuse::toolchain {
 namespace {
+
+constexpr NvrtcVersion phases_since{13, 0};  // the table's form was tried from here on
 
 // One program of NVRTC, destroyed with its owner.
 class Program {
@@ -22,8 +27,8 @@ class Program {
   nvrtcResult create(const CompileRequest& request) {
     std::vector<const char*> texts, names;
     for (const Header& header : request.headers) {
-      texts.push_back(header.text.c_str());
-      names.push_back(header.path.c_str());
+      texts.push_back(header.text.data());
+      names.push_back(header.path.data());
     }
     const std::string name = fmt::format("/epifuse/{}.cu", request.program_name);
     return api_.nvrtcCreateProgram(&handle_, request.source.c_str(), name.c_str(), static_cast<int>(texts.size()),
@@ -62,6 +67,30 @@ class Program {
   nvrtcProgram handle_ = nullptr;
 };
 
+// A file in memory for the compiler to write into, by a name of this process.
+class MemoryFile {
+ public:
+  MemoryFile() : descriptor_(::memfd_create("epifuse", MFD_CLOEXEC)) {}
+  MemoryFile(const MemoryFile&) = delete;
+  ~MemoryFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+  // Empty where it has none: without /proc.
+  std::string path() const {
+    const std::string path = fmt::format("/proc/self/fd/{}", descriptor_);
+    return descriptor_ >= 0 && ::access(path.c_str(), W_OK) == 0 ? path : "";
+  }
+  std::string content() const {
+    char bytes[4096];
+    const ssize_t count = descriptor_ < 0 ? 0 : ::pread(descriptor_, bytes, sizeof bytes, 0);
+    return {bytes, static_cast<size_t>(std::max<ssize_t>(count, 0))};
+  }
+
+ private:
+  int descriptor_;
+};
+
 Error compile_error(const NvrtcApi& api, const NvrtcLocation& location, const CompileRequest& request,
                     nvrtcResult result, const std::string& log) {
   const std::string compiler = fmt::format("NVRTC {} ({})", location.version.text(), location.library);
@@ -87,7 +116,7 @@ Error compile_error(const NvrtcApi& api, const NvrtcLocation& location, const Co
 
 Result<NvrtcLocation> NvrtcToolchain::location() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!location_) location_ = locate_nvrtc(disk_, settings_, folders_of_this_program()).result();
+  if (!location_) location_ = locate_nvrtc(disk_, settings_, folders_of_this_program).result();
   return *location_;
 }
 
@@ -112,10 +141,15 @@ Result<CompileOutcome> NvrtcToolchain::compile(const CompileRequest& request) {
 
   const auto start = std::chrono::steady_clock::now();
   const std::string seed = artifact_key(request, "", "").first();
+  const MemoryFile times;
   Program program(*loaded);
   nvrtcResult result = program.create(request);
   if (result == nvrtc_result::success) {
-    result = program.compile(compile_flags(found.version, request.arch, seed, request.flags));
+    std::vector<std::string> flags = compile_flags(found.version, request.arch, seed, request.flags);
+    // It changes no byte of the cubin, so it is not among the flags that the identity names.
+    const std::string table = found.version >= phases_since ? times.path() : "";
+    if (!table.empty()) flags.push_back("--time=" + table);
+    result = program.compile(flags);
   }
   CompileOutcome outcome;
   outcome.log = program.log();
@@ -127,6 +161,7 @@ Result<CompileOutcome> NvrtcToolchain::compile(const CompileRequest& request) {
         fmt::format("{} gave no cubin for '{}' on {}", found.library, request.program_name, request.arch));
   }
   read_ptxas_log(outcome);
+  outcome.phases = parse_phase_times(times.content());
   for (const std::string& variable : settings_.toolchain_environment) {
     outcome.notes.push_back(
         fmt::format("{} is set, which NVRTC reads: the code may differ from what the cache key says", variable));

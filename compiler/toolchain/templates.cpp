@@ -13,10 +13,8 @@ void skip_blanks(std::string_view& line) {
   line.remove_prefix(text == std::string_view::npos ? line.size() : text);
 }
 
-// The path of an `#include "path"` line, or empty.
+// The path of an `#include "path"` line from its '#' on, or empty.
 std::string_view included_path(std::string_view line) {
-  skip_blanks(line);
-  if (!line.starts_with('#')) return {};
   line.remove_prefix(1);
   skip_blanks(line);
   constexpr std::string_view word = "include";
@@ -28,14 +26,15 @@ std::string_view included_path(std::string_view line) {
   return end == std::string_view::npos ? std::string_view() : line.substr(1, end - 1);
 }
 
-std::vector<std::string> included_paths(std::string_view text) {
-  std::vector<std::string> paths;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    if (const std::string_view path = included_path(text.substr(0, end)); !path.empty()) paths.emplace_back(path);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+// From '#' to '#': there are few in a text, and a warm start reads all templates of a kernel in this way.
+void collect_included_paths(std::string_view text, std::vector<std::string_view>& paths) {
+  for (size_t mark = text.find('#'); mark != std::string_view::npos; mark = text.find('#', mark + 1)) {
+    size_t start = mark;
+    while (start > 0 && (text[start - 1] == ' ' || text[start - 1] == '\t')) --start;
+    if (start > 0 && text[start - 1] != '\n') continue;
+    const std::string_view path = included_path(text.substr(mark, text.find('\n', mark) - mark));
+    if (!path.empty()) paths.push_back(path);
   }
-  return paths;
 }
 
 }  // namespace
@@ -43,7 +42,7 @@ std::vector<std::string> included_paths(std::string_view text) {
 const std::vector<Header>& embedded_templates() {
   static const std::vector<Header> headers = [] {
     std::vector<Header> made;
-    for (const EmbeddedFile& file : template_files()) made.push_back({std::string(file.path), std::string(file.text)});
+    for (const EmbeddedFile& file : template_files()) made.push_back({file.path, file.text, file.sha256});
     return made;
   }();
   return headers;
@@ -54,12 +53,13 @@ std::vector<Header> headers_included_by(std::string_view source, const std::vect
   for (const Header& header : available) by_path.emplace(header.path, &header);
 
   std::map<std::string_view, const Header*> included;
-  std::vector<std::string> pending = included_paths(source);
+  std::vector<std::string_view> pending;
+  collect_included_paths(source, pending);
   while (!pending.empty()) {
     const auto found = by_path.find(pending.back());
     pending.pop_back();
     if (found == by_path.end() || !included.insert(*found).second) continue;
-    for (std::string& path : included_paths(found->second->text)) pending.push_back(std::move(path));
+    collect_included_paths(found->second->text, pending);
   }
 
   std::vector<Header> headers;

@@ -2,16 +2,19 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "compiler/toolchain/phase_times.h"
 
 namespace epifuse::toolchain {
 
 // A text that `#include "path"` finds. Nothing is ever included from the disk.
 struct Header {
-  std::string path;
-  std::string text;
+  std::string_view path;  // text that lives as long as the program and ends with a zero, as the templates' does
+  std::string_view text;
+  std::string_view sha256 = {};  // of the text, in hex, where the build knows it: the artifact key then holds this
 };
 
 struct CompileRequest {
@@ -40,6 +43,7 @@ struct CompileOutcome {
   bool wgmma_serialized = false;    // of any entry
   std::vector<std::string> notes;   // what a user should know of the above, in our words
   double milliseconds = 0;
+  PhaseTimes phases;
 };
 
 class Toolchain {

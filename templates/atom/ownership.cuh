@@ -17,13 +17,23 @@ constexpr int own_rows = 4;        // of a block, by one thread
 constexpr int own_columns = 8;
 
 // Rows that are contiguous in memory (an MN-major operand) cannot be permuted by a box: such tiles keep the natural
-// order of wgmma's fragments, where a thread's rows lie 8 and 64 apart. Columns then are put in order by shuffles
-// (tile/accumulators.cuh, straighten).
+// order of wgmma's fragments, where a thread's rows lie 8 and 64 apart.
 enum class RowOrder { consecutive, natural };
+
+// Nor can columns that are contiguous in memory: a thread then has columns 8j + 2l + {0, 1} of a block, j = 0..3. An
+// epilogue either works in that order, and puts right what it stores once that is packed (epilogue/quad.cuh), or has
+// the accumulators put right by shuffles first (tile/accumulators.cuh, straighten).
+enum class ColumnOrder { consecutive, natural };
+
+// Where the thread's column c lies, counted from its first.
+template <ColumnOrder order>
+EPIFUSE_DEVICE constexpr int column_step(int c) {
+  return order == ColumnOrder::consecutive ? c : 8 * (c >> 1) + (c & 1);
+}
 
 template <RowOrder order>
 struct LaneOf {
-  int l;     // 0..3: columns 8l .. 8l+7 of each block
+  int l;     // 0..3: columns 8l .. 8l+7 of each block, in consecutive order
   int q;     // 0..7
   int warp;  // 0..3 in the warpgroup
 
@@ -36,12 +46,16 @@ struct LaneOf {
   static EPIFUSE_DEVICE constexpr int step(int i) {
     return order == RowOrder::consecutive ? i : 8 * (i & 1) + 64 * (i >> 1);
   }
-  EPIFUSE_DEVICE int first_column() const { return 8 * l; }  // in the block
+  // In the block.
+  template <ColumnOrder columns = ColumnOrder::consecutive>
+  EPIFUSE_DEVICE int first_column() const {
+    return columns == ColumnOrder::consecutive ? 8 * l : 2 * l;
+  }
 };
 
 using Lane = LaneOf<RowOrder::consecutive>;
 
-// The thread's part of a 32 x 32 block: rows first_row + step(i), columns first_column + c.
+// The thread's part of a 32 x 32 block: rows first_row + step(i), columns first_column + column_step(c).
 struct Block {
   float v[own_rows][own_columns];
 };

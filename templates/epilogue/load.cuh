@@ -18,6 +18,20 @@ EPIFUSE_DEVICE float load_1_value(const void* base, i64 index) {
   }
 }
 
+template <class Storage>
+EPIFUSE_DEVICE void load_pair(float& a, float& b, const u8* from) {
+  if constexpr (Storage::bytes == 4) {
+    const uint2 bits = ptx::load_64(from);
+    a = __uint_as_float(bits.x), b = __uint_as_float(bits.y);
+  } else if constexpr (Storage::bytes == 2) {
+    const u32 bits = __ldg(reinterpret_cast<const u32*>(from));
+    a = Codec<Storage>::low(bits), b = Codec<Storage>::high(bits);
+  } else {
+    const u32 wide = Codec<Storage>::widen2(__ldg(reinterpret_cast<const u16*>(from)));
+    a = ptx::f16_low(wide), b = ptx::f16_high(wide);
+  }
+}
+
 // One value for each of the thread's rows.
 template <class Storage, RowOrder order>
 EPIFUSE_DEVICE void load_rows(float (&v)[own_rows], const void* base, const LaneOf<order>& lane, const Rows& rows,
@@ -29,10 +43,14 @@ EPIFUSE_DEVICE void load_rows(float (&v)[own_rows], const void* base, const Lane
 
 // One value for each of the thread's columns: row `row` of a [rows, columns] buffer with this pitch, in elements.
 // `first` is a multiple of 8, and so is the count of columns.
-template <class Storage>
+template <class Storage, ColumnOrder order = ColumnOrder::consecutive>
 EPIFUSE_DEVICE void load_columns(float (&v)[own_columns], const void* base, i64 row, i64 pitch, int first, bool exist) {
   const u8* from = static_cast<const u8*>(base) + (row * pitch + (exist ? first : 0)) * Storage::bytes;
-  if constexpr (Storage::bytes == 4) {
+  if constexpr (order == ColumnOrder::natural) {
+#pragma unroll
+    for (int c = 0; c < own_columns; c += 2)
+      load_pair<Storage>(v[c], v[c + 1], from + (exist ? column_step<order>(c) : 0) * Storage::bytes);
+  } else if constexpr (Storage::bytes == 4) {
     Codec<f32>::unpack8(ptx::load_128(from), ptx::load_128(from + 16), v);
   } else if constexpr (Storage::bytes == 2) {
     unpack8<Storage>(ptx::load_128(from), v);

@@ -13,13 +13,13 @@ EPIFUSE_DEVICE float select(float condition, float a, float b) { return conditio
 EPIFUSE_DEVICE float truth(bool value) { return value ? 1.f : 0.f; }
 
 // 1 / (1 + e^-x). t = -x*log2(e) is rounded, which for large |t| would cost the result more than 2^-20; `lost` is what
-// the rounding lost, and corrects the power. Beyond +-88 the result is 0 or 1 in f32; the clamp keeps the power finite,
-// so that the correction is never infinity minus infinity.
+// the rounding lost, and corrects the power. Rounded down, t loses 0 or more, but for the constants' own errors below
+// 2^-21; so `lost` may be saturated to [0, 1], which also makes 0 of the infinity minus infinity where x is infinite.
+// Up to t = 126 the result is a normal number; behind that the power only has to stay finite.
 EPIFUSE_DEVICE float sigmoid(float x) {
-  x = clamp(x, -88.f, 88.f);
-  const float t = x * -1.4426950408889634f;
-  const float lost = __fmaf_rn(t, -0.6931471805599453f, -x);
-  float power, result;
+  const float t = minimum(__fmul_rd(x, -1.4426950408889634f), 126.f);
+  float power, lost, result;
+  asm("fma.rn.ftz.sat.f32 %0, %1, %2, %3;" : "=f"(lost) : "f"(t), "f"(-0.6931471805599453f), "f"(-x));
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(t));
   power = __fmaf_rn(power, lost, power);
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(1.f + power));

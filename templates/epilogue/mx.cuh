@@ -10,6 +10,7 @@
 #pragma once
 
 #include "epilogue/place.cuh"
+#include "epilogue/quad.cuh"
 #include "epilogue/storage.cuh"
 #include "ptx/sync.cuh"
 
@@ -107,10 +108,10 @@ struct GatheredColumnScales {
 };
 
 // codes[row, column] and scales[row, column / 32]; pitches in elements. `block`: index of the block in the tile's part.
-template <class Element, class Scales>
+template <class Element, class Scales, ColumnOrder order>
 EPIFUSE_DEVICE void store_rows_mx(const Block& block_values, void* codes, i64 pitch, void* scale_bytes, i64 scale_pitch,
-                                  Scales& gathered, const Lane& lane, const OwnRows& rows, const OwnColumns& columns,
-                                  int column, int block) {
+                                  Scales& gathered, const Lane& lane, const OwnRows& rows,
+                                  const OwnColumnsOf<order>& columns, int column, int block) {
   using M = Mx<Element>;
   u32 t[own_rows];
 #pragma unroll
@@ -131,13 +132,14 @@ EPIFUSE_DEVICE void store_rows_mx(const Block& block_values, void* codes, i64 pi
 
   const float inverse[own_rows] = {ptx::bf16_low(inverse_low), ptx::bf16_high(inverse_low), ptx::bf16_low(inverse_high),
                                    ptx::bf16_high(inverse_high)};
-  u8* at = static_cast<u8*>(codes) + rows.first * pitch + column;
+  u8* at = static_cast<u8*>(codes) + rows.first * pitch + columns.eight(column);
 #pragma unroll
   for (int i = 0; i < own_rows; ++i) {
     const float(&v)[own_columns] = block_values.v[i];
     const float s = inverse[i];
-    ptx::store_64(columns.exist && rows.has(i), ptx::offset(at, i, static_cast<u32>(pitch)),
-                  M::pack4(v[0] * s, v[1] * s, v[2] * s, v[3] * s), M::pack4(v[4] * s, v[5] * s, v[6] * s, v[7] * s));
+    u32 low = M::pack4(v[0] * s, v[1] * s, v[2] * s, v[3] * s), high = M::pack4(v[4] * s, v[5] * s, v[6] * s, v[7] * s);
+    if constexpr (order == ColumnOrder::natural) straighten_codes(low, high, lane.l);
+    ptx::store_64(columns.exist && rows.has(i), ptx::offset(at, i, static_cast<u32>(pitch)), low, high);
   }
 }
 
@@ -200,13 +202,31 @@ EPIFUSE_DEVICE void store_4_codes(bool on, const OwnRows& rows, u8* to, u32 code
   }
 }
 
-// codes[column, row] and scales[column, row / 32]; pitches in elements. Rows that do not exist are zero in the block.
+// Zero in the codes of a group's gap in a block: a NaN scale has made them NaN. By the threads that have stored them.
+template <bool whole, int apart = 1, ColumnOrder order>
+EPIFUSE_DEVICE void clear_codes_of_gap(void* codes, i64 pitch, const OwnRows& rows, const OwnColumnsOf<order>& columns,
+                                       int column) {
+  u8* at = static_cast<u8*>(codes) + column * pitch + rows.first;
+#pragma unroll 1
+  for (int c = 0; c < own_columns; ++c) {
+    u8* to = ptx::offset(at, columns.step(c) * apart, static_cast<u32>(pitch));
+    if (whole && !rows.exists(0)) {
+      ptx::store_32(columns.exist && rows.has(0), to, 0);
+    } else {
+#pragma unroll
+      for (int i = 0; i < own_rows; ++i) ptx::store_8(columns.exist && rows.has(i) && !rows.exists(i), to + i, 0);
+    }
+  }
+}
+
+// codes[column, row] and scales[column, row / 32]; pitches in elements. Rows that do not exist are zero in the block; a
+// NaN scale makes codes of theirs NaN all the same (clear_codes_of_gap).
 // The place starts at multiples of 32 rows. whole: so does its limit; otherwise the last block may be short. The
-// thread's columns lie column_step apart.
-template <class Element, bool whole, int column_step = 1, class Scales>
+// thread's columns lie `apart` places apart.
+template <class Element, bool whole, int apart = 1, class Scales, ColumnOrder order>
 EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, i64 pitch, void* scale_bytes,
                                         i64 scale_pitch, Scales& gathered, const Lane& lane, const OwnRows& rows,
-                                        const OwnColumns& columns, int column, int block) {
+                                        const OwnColumnsOf<order>& columns, int column, int block) {
   using M = Mx<Element>;
   const auto& v = block_values.v;
   u32 t[own_columns / 2];  // magnitudes of column pairs, over the thread's rows
@@ -232,13 +252,9 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
   const bool block_on = columns.exist && rows.count + own_rows * lane.q > 0;
   // Lanes q and q + 4 hold the same pair: each stores one byte of it.
   const int own = 4 * (lane.q & 1) + (lane.q & 2) + (lane.q >> 2);
-  gathered.put(scale_bytes, scale_pitch, lane, rows, block_on, column + own * column_step,
-               block * block_columns + lane.first_column() + own, (lane.q & 4 ? bytes >> 16 : bytes) & 0xff);
-
-  // A NaN scale makes codes of the gap NaN, where they are to be zero.
-  u32 existing = 0;
-#pragma unroll
-  for (int i = 0; i < own_rows; ++i) existing |= rows.exists(i) ? 0xffu << (8 * i) : 0;
+  gathered.put(scale_bytes, scale_pitch, lane, rows, block_on, column + columns.step(own) * apart,
+               block * block_columns + lane.template first_column<order>() + columns.step(own),
+               (lane.q & 4 ? bytes >> 16 : bytes) & 0xff);
 
   const int holders = (lane.q & 4) * 4 + lane.l;
   u8* at = static_cast<u8*>(codes) + column * pitch + rows.first;
@@ -247,10 +263,10 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
     const u32 both = __shfl_sync(~0u, inverses, holders | (j >> 1) << 2 | (j & 1) << 3);
     const float a = ptx::bf16_low(both), b = ptx::bf16_high(both);
     const int c = 2 * j;
-    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, c * column_step, static_cast<u32>(pitch)),
-                         existing & M::pack4(v[0][c] * a, v[1][c] * a, v[2][c] * a, v[3][c] * a));
-    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, (c + 1) * column_step, static_cast<u32>(pitch)),
-                         existing & M::pack4(v[0][c + 1] * b, v[1][c + 1] * b, v[2][c + 1] * b, v[3][c + 1] * b));
+    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, columns.step(c) * apart, static_cast<u32>(pitch)),
+                         M::pack4(v[0][c] * a, v[1][c] * a, v[2][c] * a, v[3][c] * a));
+    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, columns.step(c + 1) * apart, static_cast<u32>(pitch)),
+                         M::pack4(v[0][c + 1] * b, v[1][c + 1] * b, v[2][c + 1] * b, v[3][c + 1] * b));
   }
 }
 

@@ -13,16 +13,28 @@ EPIFUSE_DEVICE void warpgroup_sync() { ptx::named_barrier_sync(5 + (ptx::thread_
 EPIFUSE_DEVICE void both_warpgroups_sync() { ptx::named_barrier_sync(8, 256); }
 
 // The thread's 8 columns of one block: the first of them, and whether they exist. Column counts are multiples of 8, so
-// a thread has all of its columns or none; a block that begins inside the buffer exists, if only in part.
-struct OwnColumns {
+// a thread has all of its columns or none; a block that begins inside the buffer exists, if only in part. In natural
+// order they are multiples of 32.
+template <ColumnOrder order>
+struct OwnColumnsOf {
   int first;
   bool exist;
   bool block_exists;
+  int l;
 
-  template <RowOrder order>
-  EPIFUSE_DEVICE OwnColumns(const LaneOf<order>& lane, int block_first, int columns)
-      : first(block_first + lane.first_column()), exist(first < columns), block_exists(block_first < columns) {}
+  template <RowOrder rows>
+  EPIFUSE_DEVICE OwnColumnsOf(const LaneOf<rows>& lane, int block_first, int columns)
+      : first(block_first + lane.template first_column<order>()),
+        exist(first < columns),
+        block_exists(block_first < columns),
+        l(lane.l) {}
+
+  static EPIFUSE_DEVICE constexpr int step(int c) { return column_step<order>(c); }
+  // Where the eight neighbours lie that the thread stores in row order: `column` is where its first column does.
+  EPIFUSE_DEVICE int eight(int column) const { return order == ColumnOrder::consecutive ? column : column + 6 * l; }
 };
+
+using OwnColumns = OwnColumnsOf<ColumnOrder::consecutive>;
 
 // The thread's 4 rows in one place (a buffer whose rows are the tile's rows): index of the first, and how many rows,
 // counted from it, may be written there.

@@ -27,8 +27,9 @@ struct Reduce {
 };
 
 // The thread's columns of each of its rows.
-template <Reduction reduction, bool ragged>
-EPIFUSE_DEVICE void reduce_own_columns(float (&result)[own_rows], const Block& block, const OwnColumns& columns) {
+template <Reduction reduction, bool ragged, ColumnOrder order>
+EPIFUSE_DEVICE void reduce_own_columns(float (&result)[own_rows], const Block& block,
+                                       const OwnColumnsOf<order>& columns) {
   using R = Reduce<reduction>;
 #pragma unroll
   for (int i = 0; i < own_rows; ++i) {
@@ -44,10 +45,12 @@ struct RowPartials {
   using R = Reduce<reduction>;
   float own[own_rows];
 
-  EPIFUSE_DEVICE RowPartials(const Block& block, const OwnColumns& columns) {
+  template <ColumnOrder order>
+  EPIFUSE_DEVICE RowPartials(const Block& block, const OwnColumnsOf<order>& columns) {
     reduce_own_columns<reduction, ragged>(own, block, columns);
   }
-  EPIFUSE_DEVICE void join(const Block& block, const OwnColumns& columns) {
+  template <ColumnOrder order>
+  EPIFUSE_DEVICE void join(const Block& block, const OwnColumnsOf<order>& columns) {
     float more[own_rows];
     reduce_own_columns<reduction, ragged>(more, block, columns);
 #pragma unroll
@@ -55,9 +58,9 @@ struct RowPartials {
   }
 
   // Four lanes share a row; a reduce-scatter leaves lane l with row step(l). `rows`: of place 0.
-  template <RowOrder order>
+  template <RowOrder order, ColumnOrder column_order>
   EPIFUSE_DEVICE void store(void* partials, i64 pitch, const LaneOf<order>& lane, const OwnRowsOf<order>& rows,
-                            const OwnColumns& columns, int block_column) const {
+                            const OwnColumnsOf<column_order>& columns, int block_column) const {
     const bool odd = lane.l & 1, high = lane.l & 2;
     const float low_pair = R::join(odd ? own[1] : own[0], __shfl_xor_sync(~0u, odd ? own[0] : own[1], 1));
     const float high_pair = R::join(odd ? own[3] : own[2], __shfl_xor_sync(~0u, odd ? own[2] : own[3], 1));
@@ -77,8 +80,9 @@ struct ColumnPartials {
 
   // Eight lanes (q) share a column; a reduce-scatter leaves lane q with column `own`. `block`: index in the tile's
   // part.
-  template <RowOrder order>
-  EPIFUSE_DEVICE void put(const Block& values, const LaneOf<order>& lane, int block) const {
+  template <RowOrder order, ColumnOrder column_order>
+  EPIFUSE_DEVICE void put(const Block& values, const LaneOf<order>& lane, const OwnColumnsOf<column_order>&,
+                          int block) const {
     float t[own_columns];
 #pragma unroll
     for (int c = 0; c < own_columns; ++c)
@@ -93,8 +97,9 @@ struct ColumnPartials {
       }
     }
     const int own = 4 * (lane.q & 1) + (lane.q & 2) + (lane.q >> 2);
-    ptx::store_shared_32(scratch + 4 * (lane.warp * tile_columns + block * block_columns + lane.first_column() + own),
-                         __float_as_uint(t[0]));
+    const int column =
+        block * block_columns + lane.template first_column<column_order>() + column_step<column_order>(own);
+    ptx::store_shared_32(scratch + 4 * (lane.warp * tile_columns + column), __float_as_uint(t[0]));
   }
 
   // By the thread of column `index` of the tile's part; `column` is its place in the output.
@@ -115,7 +120,8 @@ struct TilePartials {
   u32 scratch;
 
   // The thread's part of a block: the two halves of a value are joined before put().
-  static EPIFUSE_DEVICE float of(const Block& block, const OwnColumns& columns) {
+  template <ColumnOrder order>
+  static EPIFUSE_DEVICE float of(const Block& block, const OwnColumnsOf<order>& columns) {
     float t[own_rows];
     reduce_own_columns<reduction, false>(t, block, columns);
     const float all = R::join(R::join(t[0], t[1]), R::join(t[2], t[3]));

@@ -51,20 +51,17 @@ struct TileInput {
 
   template <RowOrder order>
   EPIFUSE_DEVICE TileInput(u32 box, const LaneOf<order>& lane) {
-    constexpr u32 row_bytes = block_columns * Storage::bytes;  // 128, 64 or 32: the span of the swizzle
 #pragma unroll
     for (int i = 0; i < own_rows; ++i) {
       const u32 row = lane.first_row() + lane.step(i);
-      // The swizzle exchanges 16-byte chunks of a row by the row's place in its 1024-, 512- or 256-byte pattern.
-      const u32 flip = row_bytes == 128 ? row & 7 : row_bytes == 64 ? row >> 1 & 3 : row >> 2 & 1;
       const u32 at = box + row * row_bytes;
       if constexpr (Storage::bytes == 4) {
-        take_4(i, 0, ptx::load_shared_128(at + (((2 * lane.l) ^ flip) << 4)));
-        take_4(i, 4, ptx::load_shared_128(at + (((2 * lane.l + 1) ^ flip) << 4)));
+        take_4(i, 0, ptx::load_shared_128(at + (((2 * lane.l) ^ flip(row)) << 4)));
+        take_4(i, 4, ptx::load_shared_128(at + (((2 * lane.l + 1) ^ flip(row)) << 4)));
       } else if constexpr (Storage::bytes == 2) {
-        take_4(i, 0, ptx::load_shared_128(at + ((lane.l ^ flip) << 4)));
+        take_4(i, 0, ptx::load_shared_128(at + ((lane.l ^ flip(row)) << 4)));
       } else {
-        const uint2 bits = ptx::load_shared_64(at + (((lane.l >> 1) ^ flip) << 4) + ((lane.l & 1) << 3));
+        const uint2 bits = ptx::load_shared_64(at + (((lane.l >> 1) ^ flip(row)) << 4) + ((lane.l & 1) << 3));
         w[i][0] = bits.x;
         w[i][1] = bits.y;
       }
@@ -103,6 +100,13 @@ struct TileInput {
   }
 
  private:
+  static constexpr u32 row_bytes = block_columns * Storage::bytes;  // 128, 64 or 32: the span of the swizzle
+
+  // The swizzle exchanges 16-byte chunks of a row by the row's place in its 1024-, 512- or 256-byte pattern.
+  static EPIFUSE_DEVICE u32 flip(u32 row) {
+    return row_bytes == 128 ? row & 7 : row_bytes == 64 ? row >> 1 & 3 : row >> 2 & 1;
+  }
+
   EPIFUSE_DEVICE void take_4(int i, int first, uint4 bits) {
     w[i][first] = bits.x, w[i][first + 1] = bits.y, w[i][first + 2] = bits.z, w[i][first + 3] = bits.w;
   }

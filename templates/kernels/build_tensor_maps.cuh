@@ -6,6 +6,7 @@
 //             byte_offset (of a map's base from its buffer), count (of buffers).
 #pragma once
 
+#include "ptx/launch.cuh"
 #include "ptx/sync.cuh"
 #include "ptx/tensor_map.cuh"
 
@@ -15,6 +16,8 @@ namespace epifuse {
 template <int tensors, int warps, class Parameters>
 EPIFUSE_DEVICE void build_tensor_maps(const Parameters& p) {
   __shared__ __align__(128) TensorMap copies[warps];
+  ptx::start_launch_behind();  // which waits for the maps
+  ptx::wait_for_launches_before();
   const int warp = ptx::warp_uniform(threadIdx.x >> 5);
   const int lane = threadIdx.x & 31;
   int index = blockIdx.x * warps + warp;

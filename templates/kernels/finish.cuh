@@ -9,6 +9,7 @@
 
 #include "epilogue/reduce.cuh"
 #include "pipeline/group_search.cuh"
+#include "ptx/launch.cuh"
 
 namespace epifuse {
 
@@ -70,6 +71,7 @@ struct Contraction<void> {
 template <class Plan, class Depth, class Storage, Reduction reduction, bool accumulate, bool pointers, int place,
           class Parameters>
 EPIFUSE_DEVICE void finish_rows(const Parameters& p) {
+  ptx::wait_for_launches_before();
   using R = Reduce<reduction>;
   constexpr int shares = finish_rows_threads / tile_rows;  // threads of a row, each for a stretch of the blocks
   __shared__ float parts[shares][tile_rows];
@@ -103,6 +105,7 @@ EPIFUSE_DEVICE void finish_rows(const Parameters& p) {
 template <class Plan, class Depth, class Storage, Reduction reduction, bool accumulate, bool pointers, bool per_group,
           class Parameters>
 EPIFUSE_DEVICE void finish_columns(const Parameters& p) {
+  ptx::wait_for_launches_before();
   using R = Reduce<reduction>;
   constexpr int width = finished_columns(per_group), lanes = width / 4, shares = finish_columns_threads / lanes;
   __shared__ float parts[shares][width];
@@ -156,6 +159,7 @@ EPIFUSE_DEVICE void finish_columns(const Parameters& p) {
 template <class Plan, class Depth, class Storage, Reduction reduction, bool accumulate, bool pointers, bool per_group,
           class Parameters>
 EPIFUSE_DEVICE void finish_tiles(const Parameters& p) {
+  ptx::wait_for_launches_before();
   using R = Reduce<reduction>;
   constexpr int warps = finish_tiles_threads / 32;
   __shared__ float parts[warps];

@@ -7,28 +7,36 @@
 //   cooperative  both work on one tile of 128 x 2*tile_columns, each on its half of the columns, and drift apart by as
 //                many stages as the ring holds.
 //
+// Each CTA takes tiles a grid apart, or those that a counter deals out to it (Plan::dynamic, pipeline/tile_deal.cuh).
+//
 // The contraction may have two segments, whose products add up. It may lie in groups (Plan::ragged_depth): then a tile
 // has a depth of its own, which may be 0.
 //
 // Plan      tile_columns, parts, slices (1 pingpong, 2 cooperative), stages, tile_input_stages, registers_producer,
-//           registers_consumer, scratch_bytes (of each consumer warpgroup's epilogue), Operand, and what the walks
-//           (pipeline/) and tile/operands.cuh name. Parameters: depth, and with two segments loop_depth, that of both
-//           in whole k-tiles.
+//           registers_consumer, scratch_bytes (of each consumer warpgroup's epilogue), dynamic, Operand, and what the
+//           walks (pipeline/) and tile/operands.cuh name. Parameters: depth; with two segments loop_depth, that of both
+//           in whole k-tiles; dynamic: tile_counter, which is 0 when the kernel begins.
 // Epilogue  slot_bytes (full-tile inputs of one block, 0: none), load_tile_inputs(p, slot, full, row, column),
-//           passes (over the blocks of a tile, each with its full-tile inputs),
+//           passes (over the blocks of a tile, each with its full-tile inputs), blocks(p, first_column),
 //           run(p, tile, accumulators, first_column, tile_inputs, scratch).
 #pragma once
 
 #include "epilogue/tile_inputs.cuh"
 #include "pipeline/depth_walk.cuh"
+#include "pipeline/tile_deal.cuh"
 #include "pipeline/tile_walk.cuh"
 #include "pipeline/turns.cuh"
+#include "ptx/launch.cuh"
 #include "tile/accumulators.cuh"
 #include "tile/operands.cuh"
 
 namespace epifuse {
 
 constexpr int gemm_threads = 384;
+
+// k-tiles that are still to be loaded of a tile when the counter is asked for the next: about as many as are multiplied
+// while the answer is on its way.
+constexpr int asked_ahead = 4;
 
 template <bool condition, class A, class B>
 struct Choose {
@@ -51,8 +59,9 @@ struct GemmSm90 {
   static constexpr u32 slots_at = Plan::stages * Load::stage_bytes;
   static constexpr u32 scratch_at = slots_at + 2 * slots_bytes;
   static constexpr u32 barriers_at = scratch_at + 2 * Plan::scratch_bytes;
-  static constexpr u32 shared_bytes =
+  static constexpr u32 deal_at =
       barriers_at + Ring<Plan::stages>::barrier_bytes + 2 * Ring<Plan::tile_input_stages>::barrier_bytes;
+  static constexpr u32 shared_bytes = deal_at + (Plan::dynamic ? 2 * DealRing::bytes : 0);
   static_assert(shared_bytes == Plan::shared_bytes, "the plan's shared-memory map is the kernel's");
 
   const Parameters& p;
@@ -65,15 +74,20 @@ struct GemmSm90 {
             consumer * Ring<Plan::tile_input_stages>::barrier_bytes};
   }
   EPIFUSE_DEVICE u32 slots(int consumer) const { return shared + slots_at + consumer * slots_bytes; }
+  EPIFUSE_DEVICE DealRing deal_ring(int consumer) const { return {shared + deal_at + consumer * DealRing::bytes}; }
 
-  // First tile of a consumer warpgroup, and the distance to its next.
+  // By index: first tile of a consumer warpgroup, and the distance to its next.
   EPIFUSE_DEVICE int first_tile(int consumer) const { return worker + (pingpong ? consumer * workers : 0); }
   EPIFUSE_DEVICE int tile_step() const { return pingpong ? 2 * workers : workers; }
 
   EPIFUSE_DEVICE void init() const {
     if (threadIdx.x == 0) {
       operands().init(pingpong ? 4 : 8);  // one arrival for each consumer warp that reads a stage
-      for (int consumer = 0; consumer < 2; ++consumer) tile_ring(consumer).init(4);
+      for (int consumer = 0; consumer < 2; ++consumer) {
+        tile_ring(consumer).init(4);
+        // Read by the consumer's warps, and by the one that brings its full-tile inputs.
+        if constexpr (Plan::dynamic) deal_ring(consumer).ring().init(Epilogue::slot_bytes != 0 ? 5 : 4);
+      }
       ptx::fence_mbarrier_init();
 #pragma unroll
       for (int i = 0; i < Plan::segments; ++i) ptx::prefetch_tensor_map(p.a[i]);
@@ -93,45 +107,77 @@ struct GemmSm90 {
     Walk walk(p);
     WorkTile tile;
     RingState<Plan::stages> at;
-    const auto ring = operands();
-    for (int index = worker; walk.seek(index, tile); index += workers) {
-      const typename Load::Source source = Load::source(p, tile);
-#pragma unroll 1
-      for (int segment = 0; segment < Plan::segments; ++segment)
-        for (int k = 0; k < (Plan::ragged_depth ? source.depth : p.depth); k += k_tile) {
-          ring.wait_empty(at);
-          if (ptx::elect()) {
-            ring.expect(at, Load::stage_bytes);
-            Load::load(p, shared + at.stage * Load::stage_bytes, ring.full(at.stage), segment, k, source);
-          }
-          __syncwarp();
-          at.advance();
-        }
+    if constexpr (Plan::dynamic) {
+      TileDealer<pingpong> dealer(p.tile_counter, shared + deal_at);
+      for (int index = dealer.answer(); walk.seek(index, tile); index = dealer.answer()) {
+        dealer.deal(index, at);
+        load_operands(tile, at, [&] { dealer.ask(); });
+      }
+      dealer.close();
+    } else {
+      for (int index = worker; walk.seek(index, tile); index += workers) load_operands(tile, at, [] {});
     }
+    // The last tiles are still multiplied and stored: about as long as a launch takes to start.
+    ptx::start_launch_behind();
+  }
+
+  // near_end() is called once, when the tile is almost loaded; not before, since another CTA may be free earlier.
+  template <class NearEnd>
+  EPIFUSE_DEVICE void load_operands(const WorkTile& tile, RingState<Plan::stages>& at, NearEnd near_end) const {
+    const auto ring = operands();
+    const typename Load::Source source = Load::source(p, tile);
+#pragma unroll 1
+    for (int segment = 0; segment < Plan::segments; ++segment)
+      for (int k = 0; k < (Plan::ragged_depth ? source.depth : p.depth); k += k_tile) {
+        if constexpr (Plan::dynamic) {
+          const int left = (Plan::ragged_depth ? source.depth : p.depth) - k;
+          if (segment + 1 == Plan::segments && left <= asked_ahead * k_tile &&
+              (left > (asked_ahead - 1) * k_tile || k == 0))
+            near_end();
+        }
+        ring.wait_empty(at);
+        if (ptx::elect()) {
+          ring.expect(at, Load::stage_bytes);
+          Load::load(p, shared + at.stage * Load::stage_bytes, ring.full(at.stage), segment, k, source);
+        }
+        __syncwarp();
+        at.advance();
+      }
+    if (Plan::ragged_depth && source.depth == 0) near_end();
   }
 
   EPIFUSE_DEVICE void produce_tile_inputs(int consumer) const {
     Walk walk(p);
     WorkTile tile;
     RingState<Plan::tile_input_stages> at;
-    const auto ring = tile_ring(consumer);
-    for (int index = first_tile(consumer); walk.seek(index, tile); index += tile_step()) {
-      const int row = ptx::warp_uniform(tile.rows[0].first);
-      const int column = ptx::warp_uniform(Load::first_column(tile.column_tile, pingpong ? 0 : consumer));
-      // The epilogue may go over the tile more than once.
-#pragma unroll 1
-      for (int pass = 0; pass < Epilogue::passes; ++pass)
-        for (int block = 0; block < blocks; ++block) {
-          ring.wait_empty(at);
-          if (ptx::elect()) {
-            ring.expect(at, Epilogue::slot_bytes);
-            Epilogue::load_tile_inputs(p, slots(consumer) + at.stage * Epilogue::slot_bytes, ring.full(at.stage), row,
-                                       column + block * block_columns);
-          }
-          __syncwarp();
-          at.advance();
-        }
+    if constexpr (Plan::dynamic) {
+      DealtTiles dealt(deal_ring(consumer));
+      for (DealtTile next = dealt.next(); next.exists() && walk.seek(next.index, tile); next = dealt.next())
+        load_tile_inputs(tile, consumer, at);
+    } else {
+      for (int index = first_tile(consumer); walk.seek(index, tile); index += tile_step())
+        load_tile_inputs(tile, consumer, at);
     }
+  }
+
+  EPIFUSE_DEVICE void load_tile_inputs(const WorkTile& tile, int consumer,
+                                       RingState<Plan::tile_input_stages>& at) const {
+    const auto ring = tile_ring(consumer);
+    const int row = ptx::warp_uniform(tile.rows[0].first);
+    const int column = ptx::warp_uniform(Load::first_column(tile.column_tile, pingpong ? 0 : consumer));
+    // The epilogue may go over the tile more than once.
+#pragma unroll 1
+    for (int pass = 0; pass < Epilogue::passes; ++pass)
+      for (int block = 0; block < Epilogue::blocks(p, column); ++block) {
+        ring.wait_empty(at);
+        if (ptx::elect()) {
+          ring.expect(at, Epilogue::slot_bytes);
+          Epilogue::load_tile_inputs(p, slots(consumer) + at.stage * Epilogue::slot_bytes, ring.full(at.stage), row,
+                                     column + block * block_columns);
+        }
+        __syncwarp();
+        at.advance();
+      }
   }
 
   // How far the loop over the contraction goes, for a tile. Where it is the same for all, the bound stays in the
@@ -176,13 +222,45 @@ struct GemmSm90 {
     accumulators.pin();
   }
 
+  using ConsumedInputs = TileInputs<Plan::tile_input_stages, Epilogue::slot_bytes>;
+
+  EPIFUSE_DEVICE void finish(const WorkTile& tile, int consumer, Sums& accumulators,
+                             ConsumedInputs& tile_inputs) const {
+    Epilogue::run(p, tile, accumulators, Load::first_column(tile.column_tile, pingpong ? 0 : consumer), tile_inputs,
+                  shared + scratch_at + consumer * Plan::scratch_bytes);
+  }
+
   EPIFUSE_DEVICE void consume(int consumer) const {
+    ConsumedInputs tile_inputs{tile_ring(consumer), slots(consumer), {}};
+    const Turns turns{consumer};
+    if (pingpong) turns.open();
+    int tiles;
+    if constexpr (Plan::dynamic)
+      tiles = consume_dealt(consumer, tile_inputs);
+    else
+      tiles = consume_by_index(consumer, tile_inputs);
+    if (pingpong) turns.close(tiles);
+  }
+
+  // Both return how many tiles the CTA had.
+  EPIFUSE_DEVICE int consume_dealt(int consumer, ConsumedInputs& tile_inputs) const {
+    Walk walk(p);
+    WorkTile tile;
+    DealtTiles dealt(deal_ring(consumer));
+    DealtTile next = dealt.next();
+    for (; next.exists() && walk.seek(next.index, tile); next = dealt.next()) {
+      RingState<Plan::stages> at = next.begin<Plan::stages>();
+      Sums accumulators;
+      multiply(tile, consumer, accumulators, at);
+      finish(tile, consumer, accumulators, tile_inputs);
+    }
+    return static_cast<int>(next.place);
+  }
+
+  EPIFUSE_DEVICE int consume_by_index(int consumer, ConsumedInputs& tile_inputs) const {
     Walk walk(p);
     WorkTile tile;
     RingState<Plan::stages> at;
-    TileInputs<Plan::tile_input_stages, Epilogue::slot_bytes> tile_inputs{tile_ring(consumer), slots(consumer), {}};
-    const Turns turns{consumer};
-    if (pingpong) turns.open();
     // In pingpong, the other warpgroup's stages are passed over. Where depths differ, its tiles are walked too.
     constexpr bool walks_all = pingpong && Plan::ragged_depth;
     if (pingpong && !walks_all && consumer == 1) at.skip(k_tiles(tile));
@@ -200,19 +278,17 @@ struct GemmSm90 {
       Sums accumulators;
       multiply(tile, consumer, accumulators, at);
       if (pingpong && !walks_all) at.skip(k_tiles(tile));
-      Epilogue::run(p, tile, accumulators, Load::first_column(tile.column_tile, pingpong ? 0 : consumer), tile_inputs,
-                    shared + scratch_at + consumer * Plan::scratch_bytes);
+      finish(tile, consumer, accumulators, tile_inputs);
     }
-    if (pingpong) {
-      const int total = walk.total();
-      turns.close(total > worker ? (total - worker + workers - 1) / workers : 0);
-    }
+    const int total = walk.total();
+    return total > worker ? (total - worker + workers - 1) / workers : 0;
   }
 
   // The roles are branches of one if: setmaxnreg counts on it.
   EPIFUSE_DEVICE void run() const {
     const int warpgroup = ptx::warp_uniform(threadIdx.x >> 7);
     init();
+    ptx::wait_for_launches_before();
     if (warpgroup == 0) {
       ptx::give_registers<Plan::registers_producer>();
       const int warp = ptx::warp_uniform(threadIdx.x >> 5);

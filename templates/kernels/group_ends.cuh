@@ -7,6 +7,7 @@
 #pragma once
 
 #include "pipeline/group_search.cuh"
+#include "ptx/launch.cuh"
 
 namespace epifuse {
 
@@ -15,6 +16,7 @@ constexpr int group_ends_threads = 32;
 // Integer: int or i64.
 template <class Plan, class Integer, int place, class Parameters>
 EPIFUSE_DEVICE void store_group_ends(const Parameters& p) {
+  ptx::wait_for_launches_before();
   Integer* out = static_cast<Integer*>(p.out);
   GroupPlace<Plan::places> none;
   const auto store = [&](const GroupPlace<Plan::places>& at) {

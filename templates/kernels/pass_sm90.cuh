@@ -9,6 +9,7 @@
 
 #include "epilogue/tile_inputs.cuh"
 #include "pipeline/tile_walk.cuh"
+#include "ptx/launch.cuh"
 
 namespace epifuse {
 
@@ -19,6 +20,7 @@ struct Nothing {};
 template <class Plan, class Epilogue, class Parameters>
 EPIFUSE_DEVICE void pass_sm90(const Parameters& p) {
   extern __shared__ __align__(16) u8 shared[];
+  ptx::wait_for_launches_before();
   TileWalk<Plan, Parameters> walk(p);
   Tile<Plan::places> tile;
   Nothing nothing;

@@ -8,6 +8,7 @@
 #include "pointwise/quantise.cuh"
 #include "pointwise/reduce.cuh"
 #include "pointwise/rotate.cuh"
+#include "ptx/launch.cuh"
 
 namespace epifuse::pointwise {
 

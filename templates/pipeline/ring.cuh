@@ -13,6 +13,9 @@ struct RingState {
   int stage = 0;
   u32 phase = 0;
 
+  // Behind so many stages.
+  static EPIFUSE_DEVICE RingState behind(int count) { return {count % stages, static_cast<u32>(count / stages) & 1}; }
+
   EPIFUSE_DEVICE void advance() {
     if (++stage == stages) {
       stage = 0;
@@ -52,6 +55,8 @@ struct Ring {
   EPIFUSE_DEVICE void expect(const RingState<stages>& at, u32 bytes) const {
     ptx::mbarrier_arrive_expect(full(at.stage), bytes);
   }
+  // Producer whose stage is written by the one thread that calls this.
+  EPIFUSE_DEVICE void publish(const RingState<stages>& at) const { ptx::mbarrier_arrive(full(at.stage)); }
 
   // Consumer.
   EPIFUSE_DEVICE void wait_full(const RingState<stages>& at) const { ptx::mbarrier_wait(full(at.stage), at.phase); }

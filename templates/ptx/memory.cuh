@@ -83,6 +83,20 @@ EPIFUSE_DEVICE u32 load_old_16(bool on, const void* from) {
   return v;
 }
 
+// Adds one and gives what was there before; where it is off, 0.
+EPIFUSE_DEVICE u32 atomic_increment(bool on, void* counter) {
+  u32 before;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "setp.ne.b32 p, %1, 0;\n"
+      "mov.u32 %0, 0;\n"
+      "@p atom.global.relaxed.gpu.add.u32 %0, [%2], 1;\n}"
+      : "=&r"(before)
+      : "r"(static_cast<int>(on)), "l"(counter)
+      : "memory");
+  return before;
+}
+
 EPIFUSE_DEVICE uint4 load_shared_128(u32 from) {
   uint4 v;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -112,6 +126,10 @@ EPIFUSE_DEVICE u32 load_shared_8(u32 from) {
 
 EPIFUSE_DEVICE void store_shared_32(u32 to, u32 value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(value) : "memory");
+}
+
+EPIFUSE_DEVICE void store_shared_64(u32 to, u32 a, u32 b) {
+  asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(to), "r"(a), "r"(b) : "memory");
 }
 
 EPIFUSE_DEVICE void store_shared_8(u32 to, u32 value) {

@@ -101,12 +101,13 @@ struct Accumulators {
     return i & 2 ? high[index] : low[index];
   }
 
-  // Moves every block one place down, so that a rolled loop over blocks always reads the same registers.
+  // Moves every block so many places down, so that a rolled loop over blocks always reads the same registers.
+  template <int places = 1>
   EPIFUSE_DEVICE void shift() {
 #pragma unroll
-    for (int i = 0; i + per_block < columns / 2; ++i) {
-      low[i] = low[i + per_block];
-      high[i] = high[i + per_block];
+    for (int i = 0; i + places * per_block < columns / 2; ++i) {
+      low[i] = low[i + places * per_block];
+      high[i] = high[i + places * per_block];
     }
   }
 

@@ -57,12 +57,26 @@ TEST_CASE("damaged bytes are refused") {
     std::string damaged = bytes;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
     const auto image = KernelImage::from_bytes(damaged);
-    if (at < 24) REQUIRE_FALSE(image);
+    if (at < 32) REQUIRE_FALSE(image);
     if (image) REQUIRE(image->recipe.validate());
   }
   std::string other_version = bytes;
   other_version[8] = 9;
   const auto image = KernelImage::from_bytes(other_version);
   REQUIRE_FALSE(image);
-  CHECK(image.error().message == "kernel image: version 9, this build reads 1");
+  CHECK(image.error().message == "kernel image: version 9, this build reads 2");
+}
+
+TEST_CASE("a recipe that the caller knows is taken only for the very same text") {
+  const KernelImage image = sample();
+  const std::string bytes = image.to_bytes(), json = image.recipe.to_json();
+  LaunchRecipe other = image.recipe;
+  other.kernel = "other";  // a mark of the caller's own recipe, which its text does not have
+  const auto taken = KernelImage::from_bytes(bytes, KernelImage::KnownRecipe{other, json});
+  REQUIRE(taken);
+  CHECK(taken->recipe.kernel == "other");
+  const auto parsed = KernelImage::from_bytes(bytes, KernelImage::KnownRecipe{other, other.to_json()});
+  REQUIRE(parsed);
+  CHECK(parsed->recipe.to_json() == json);
+  CHECK(parsed->cubin == image.cubin);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "tests/support/catch.h"
@@ -37,7 +38,8 @@ std::string read_error(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a recipe survives its JSON, byte for byte") {
-  const LaunchRecipe r = test::sample_recipe();
+  LaunchRecipe r = test::sample_recipe();
+  r.steps[2].waits = true;
   REQUIRE(r.validate());
   const std::string json = r.to_json();
   const auto back = LaunchRecipe::from_json(json);
@@ -54,6 +56,20 @@ TEST_CASE("a recipe survives its JSON, byte for byte") {
   CHECK(back->maps[1].strides[1] == r.maps[1].strides[1]);
   CHECK(back->steps[1].fields[7].value.text() == "sm_count");
   CHECK(back->steps[0].kind == RecipeStep::Kind::memset);
+  CHECK_FALSE(back->steps[1].waits);
+  CHECK(back->steps[2].waits);
+}
+
+TEST_CASE("the text is what a JSON library writes of it: compact, ASCII, every text escaped") {
+  LaunchRecipe r = test::sample_recipe();
+  r.tensors[0].pitch_note = "a \"note\" with \\ and \n, \x7f, \xc3\xa9";
+  r.params = {{"a", 0.1}, {"b", -0.0}, {"c", 1e300}, {"d", 7.0}, {"e", std::nullopt}};
+  const std::string json = r.to_json();
+  const auto parsed = nlohmann::ordered_json::parse(json);
+  CHECK(parsed.dump(-1, ' ', true) == json);
+  CHECK(parsed["tensors"][0]["pitch_note"].get<std::string>() == r.tensors[0].pitch_note);
+  r.tensors[0].pitch_note = "not \xff UTF-8";  // is replaced, not thrown upon
+  CHECK(nlohmann::ordered_json::parse(r.to_json())["tensors"][0]["pitch_note"] == "not \xef\xbf\xbd UTF-8");
 }
 
 TEST_CASE("numbers that JSON lacks survive as defaults of params") {
@@ -74,7 +90,7 @@ TEST_CASE("reading is strict and says where") {
   const std::string json = test::sample_recipe().to_json();
   CHECK(read_error("") == "launch recipe: not JSON");
   CHECK(read_error("[]") == "launch recipe: the whole must be an object");
-  CHECK(read_error(replaced(json, "\"recipe\":3", "\"recipe\":2")) == "launch recipe: version 2, this build reads 3");
+  CHECK(read_error(replaced(json, "\"recipe\":4", "\"recipe\":3")) == "launch recipe: version 3, this build reads 4");
   CHECK(read_error(replaced(json, "\"strided\":true", "\"strided\":1")) ==
         "launch recipe: tensors[0].strided must be true or false");
   CHECK(read_error(replaced(json, "\"storage\":\"e4m3\"", "\"storage\":\"e9m9\"")) ==

@@ -40,6 +40,7 @@ TEST_CASE("lists, switches and levels") {
                                                         {"EPIFUSE_BUNDLES", "/m.epb"},
                                                         {"EPIFUSE_NVRTC", "/n/libnvrtc.so.13"},
                                                         {"CUDA_HOME", "/cuda"},
+                                                        {"EPIFUSE_TUNING", "/t/tuning.json"},
                                                         {"EPIFUSE_JIT", "off"},
                                                         {"EPIFUSE_LOG", "debug"},
                                                         {"PATH", "/p:/q"},
@@ -48,6 +49,9 @@ TEST_CASE("lists, switches and levels") {
   CHECK(settings.bundles == std::vector<std::string>{"/m.epb"});
   CHECK(settings.nvrtc == "/n/libnvrtc.so.13");
   CHECK(settings.cuda_home == "/cuda");
+  CHECK(settings.tuning == "/t/tuning.json");
+  CHECK(read_settings(environment({{"EPIFUSE_TUNING", "t.json"}}))->tuning.front() == '/');
+  CHECK(read_settings(environment({}))->tuning.empty());
   CHECK(!settings.jit);
   CHECK(settings.log == LogLevel::debug);
   CHECK(settings.program_directories == std::vector<std::string>{"/p", "/q"});

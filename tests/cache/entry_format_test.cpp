@@ -28,7 +28,8 @@ TEST_CASE("an entry survives the way through bytes") {
   for (const EntryKind kind : {EntryKind::artifact, EntryKind::redirect}) {
     Entry entry = small_entry();
     entry.kind = kind;
-    const DecodedEntry decoded = decode_entry(encode_entry(entry));
+    const std::string bytes = encode_entry(entry);
+    const DecodedEntry decoded = decode_entry(bytes);
     REQUIRE(decoded.state == EntryState::good);
     CHECK(decoded.entry.kind == kind);
     CHECK(decoded.entry.request == entry.request);

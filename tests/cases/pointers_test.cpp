@@ -68,7 +68,9 @@ bool attributes_given = false;
 
 }  // namespace
 
-TEST_CASE("B102 B103: a launch is a plain one, neither cooperative nor ahead of the kernel before it") {
+TEST_CASE(
+    "B102 B103: a launch is a plain one: not cooperative, nor ahead of the kernel before it unless it waits by "
+    "itself") {
   FakeDriver fake;
   fake.entries = {{"gemm_entry", 320}, {"finish_entry", 16}};
   fake.current = FakeDriver::primary_context(0);

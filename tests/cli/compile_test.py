@@ -106,6 +106,25 @@ class ToolchainTest(support.CliTest):
             self.skipTest("nvdisasm is here")
         self.refuses(3, "compile", self.spec(), "--emit=sass", says="nvdisasm")
 
+    def test_every_kernel_of_a_file(self):
+        spec = self.write("two.epi", support.SMALL + support.SMALL.split("\n", 1)[1].replace("small", "other"))
+        bad = self.write("bad.epi", support.SMALL + support.SMALL.split("\n", 1)[1].replace("small", "other")
+                         .replace("K = 16", "K"))
+        self.refuses(1, "compile", bad, says="'K'")
+        document = self.json("compile", spec)
+        self.assertEqual([kernel["kernel"] for kernel in document["kernels"]], ["small", "other"])
+        self.assertEqual(document["toolchain_calls"], sum(1 + len(k["refused"]) for k in document["kernels"]))
+        for kernel in document["kernels"]:
+            self.assertTrue(kernel["compiled"])
+            self.assertGreater(kernel["phases_ms"]["toolchain"], 0)
+        again = self.json("compile", spec)
+        self.assertEqual(again["toolchain_calls"], 0)
+        self.assertEqual([kernel["key"] for kernel in again["kernels"]],
+                         [kernel["key"] for kernel in document["kernels"]])
+        text, _ = self.run_epifuse("compile", spec)
+        self.assertIn("small for sm_90a: from disk", text)
+        self.assertIn("other for sm_90a: from disk", text)
+
     def test_cold_warm_and_elsewhere(self):
         cold = self.json("compile", self.spec(), "--emit=ptx", "-o", "k.ptx")
         self.assertEqual((cold["kernel"], cold["target"], cold["output"]), ("grouped_gemm", "sm_90a", "k.ptx"))

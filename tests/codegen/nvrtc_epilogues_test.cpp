@@ -246,8 +246,8 @@ void check_spills(const std::vector<Epilogue>& list) {
   std::vector<std::string> schedules;
   for (const Epilogue& epilogue : list) {
     INFO(epilogue.name);
-    const LoweredText result = lower_text(epilogue.spec);
-    const lowering::KernelPlan& plan = result.plan(epilogue.schedule);
+    const LoweredText result = lower_text(epilogue.spec, epilogue.schedule);
+    const lowering::KernelPlan& plan = result.plan();
     schedules.push_back(lowering::schedule_name(plan.schedule));
     requests.push_back(request_of(codegen::emit_kernel(result.lowered.graph, plan)));
   }
@@ -300,10 +300,9 @@ TEST_CASE("a kernel that spills in wide tiles does not in narrow ones") {
   std::string sum = "h + r";
   for (int i = 0; i < 8; ++i) sum += fmt::format(" + sigmoid(h * c{}) * r{}", i, i);
   spec += "v = " + sum + "\nout y : f32[M, N] = v\nout z : mxfp8[M, N] = v * r\n";
-  const LoweredText result = lower_text(ragged_spec(spec, "E = 3, K = 64, N = 384"));
   auto spill_of = [&](std::string_view schedule) {
-    const auto outcome =
-        nvrtc()->compile(request_of(codegen::emit_kernel(result.lowered.graph, result.plan(schedule))));
+    const LoweredText result = lower_text(ragged_spec(spec, "E = 3, K = 64, N = 384"), schedule);
+    const auto outcome = nvrtc()->compile(request_of(codegen::emit_kernel(result.lowered.graph, result.plan())));
     if (!outcome) FAIL(outcome.error().message);
     std::printf("%s: %d spill bytes\n", std::string(schedule).c_str(), outcome->spill_bytes);
     return outcome->spill_bytes;

@@ -84,6 +84,8 @@ TEST_CASE("null pointers and structs without a size are usage errors, in words")
   CHECK(CALL(epifuse_kernel_load)(engine.handle, &options, &kernel) == EPIFUSE_ERROR_USAGE);
   CHECK(contains(last_error(), "spec_path"));
   CHECK(CALL(epifuse_launch)(nullptr, nullptr, 0) == EPIFUSE_ERROR_USAGE);
+  CHECK(CALL(epifuse_launch_with)(nullptr, nullptr, nullptr) == EPIFUSE_ERROR_USAGE);
+  CHECK(CALL(epifuse_rebind)(nullptr, nullptr, 0, nullptr) == EPIFUSE_ERROR_USAGE);
   CHECK(CALL(epifuse_synchronize)(nullptr, nullptr) == EPIFUSE_ERROR_USAGE);
   CHECK(CALL(epifuse_check_group_sizes)(nullptr, nullptr) == EPIFUSE_ERROR_USAGE);
   CHECK(kernel == nullptr);

@@ -2,6 +2,7 @@
 #include "jit/engine.h"
 
 #include <atomic>
+#include <condition_variable>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -307,6 +308,84 @@ TEST_CASE("eight threads that want one kernel compile it once") {
   CHECK(engine->toolchain_calls() == 1);
 }
 
+TEST_CASE("two kernels compile at the same time, and come back in their order") {
+  MemoryFileSystem disk;
+  TestEngine engine(disk);
+  std::mutex mutex;
+  std::condition_variable arrived;
+  int inside = 0;
+  bool together = false;
+  // Neither ends before both have begun.
+  engine.toolchain->say = [&](int, const toolchain::CompileRequest&, toolchain::CompileOutcome& outcome) {
+    std::unique_lock<std::mutex> guard(mutex);
+    ++inside;
+    arrived.notify_all();
+    together = arrived.wait_for(guard, std::chrono::seconds(20), [&] { return inside == 2; });
+    outcome.phases = {1, 20, 300};
+    outcome.milliseconds = 321;
+    return Status();
+  };
+  std::vector<PlannedKernel> planned;
+  for (const char* name : {"first", "second"}) {
+    std::string text = small_spec;
+    text.replace(text.find("small"), 5, name);
+    Diagnostics diagnostics;
+    planned.push_back(*plan_kernel(program_of(text, diagnostics), "", {}, diagnostics));
+  }
+  const auto made = engine->compile_all(std::move(planned), 2);
+  CHECK(together);
+  REQUIRE(made.size() == 2);
+  for (size_t i = 0; i < 2; ++i) {
+    REQUIRE(made[i]);
+    CHECK((*made[i])->image.recipe.kernel == (i == 0 ? "first" : "second"));
+    CHECK((*made[i])->times.toolchain == 321);
+    CHECK((*made[i])->times.phases.nvvm == 20);
+  }
+}
+
+TEST_CASE("a warm start reads one file for each plan that it comes to, and nothing else") {
+  for (const int refused : {0, 1}) {
+    MemoryFileSystem memory;
+    {
+      TestEngine cold(memory);
+      cold.toolchain->say = spill_first(refused);
+      Diagnostics diagnostics;
+      REQUIRE(cold->compile(program_of(small_spec, diagnostics), "", {}, diagnostics));
+    }
+    FaultyFileSystem disk(memory);
+    TestEngine warm(disk);
+    Diagnostics diagnostics;
+    const auto compiled = warm->compile(program_of(small_spec, diagnostics), "", {}, diagnostics);
+    REQUIRE(compiled);
+    CHECK((**compiled)->from == From::disk);
+    CHECK(disk.counts.reads == 1 + refused);
+    CHECK(disk.counts.lists + disk.counts.writes + disk.counts.locks + disk.counts.directories == 0);
+  }
+}
+
+TEST_CASE("the times of refused plans are counted, and a hit has none") {
+  MemoryFileSystem disk;
+  TestEngine engine(disk);
+  engine.toolchain->say = [](int n, const toolchain::CompileRequest&, toolchain::CompileOutcome& outcome) {
+    outcome.spill_bytes = n == 0 ? 8 : 0;
+    outcome.milliseconds = 100;
+    outcome.phases = {10, 40, 50};
+    return Status();
+  };
+  Diagnostics diagnostics;
+  const Program program = program_of(small_spec, diagnostics);
+  const auto compiled = engine->compile(program, "", {}, diagnostics);
+  REQUIRE(compiled);
+  REQUIRE(*compiled);
+  REQUIRE((**compiled)->refused.size() == 1);
+  CHECK((**compiled)->times.toolchain == 200);
+  CHECK((**compiled)->times.phases.ptxas == 100);
+  const auto again = engine->compile(program, "", {}, diagnostics);
+  REQUIRE(again);
+  CHECK((**again)->times.toolchain == 0);
+  CHECK((**again)->times.plan > 0);
+}
+
 TEST_CASE("a cache that cannot be used costs one warning and nothing else") {
   MemoryFileSystem memory;
   FaultyFileSystem disk(memory);
@@ -347,9 +426,10 @@ TEST_CASE("an entry that is no image is compiled around, with a warning") {
   TestEngine first(disk);
   const auto compiled = first.compile();
   const std::string path = "/cache/" + compiled->key;
-  auto entry = cache::decode_entry(*disk.read(path)).entry;
-  entry.payload = "no image";
-  disk.put(path, cache::encode_entry(entry));
+  const std::string bytes = *disk.read(path);
+  const cache::EntryView entry = cache::decode_entry(bytes).entry;
+  disk.put(path, cache::encode_entry(
+                     {entry.kind, std::string(entry.request), std::string(entry.toolchain), "{}", "no image"}));
   TestEngine second(disk);
   const auto again = second.compile();
   CHECK(again->from == From::toolchain);

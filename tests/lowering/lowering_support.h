@@ -35,7 +35,25 @@ struct LoweredText {
 
 inline LoweredText lower_graph(const ir::Graph& graph, std::string_view schedule = "") {
   LoweredText result;
-  result.lowered = lowering::lower(graph, Target{}, schedule, result.diagnostics);
+  result.lowered = lowering::lower(graph, Target{}, {.only = schedule}, result.diagnostics);
+  return result;
+}
+
+// All that a tuner chooses from.
+inline LoweredText lower_all(const ir::Graph& graph) {
+  LoweredText result;
+  result.lowered = lowering::lower(graph, Target{}, {.all = true}, result.diagnostics);
+  return result;
+}
+
+// Every tile that a kernel can have, each with the planner's choices.
+inline LoweredText lower_tiles(const std::string& text) {
+  INFO(text);
+  LoweredText result = lower_all(resolve_text(text, {}));
+  std::erase_if(result.lowered.plans, [](const lowering::KernelPlan& plan) {
+    const lowering::Schedule& s = plan.schedule;
+    return s.stages != s.usual_stages || s.band != lowering::usual_band || s.dynamic;
+  });
   return result;
 }
 

@@ -263,9 +263,9 @@ TEST_CASE("groups of codes of 4 bits begin with whole bytes") {
 
 TEST_CASE("a tile is one block of 128 columns, or two cooperative warpgroups' are") {
   const std::string one = "out y : fp8_1x128[M, N] = gemm(x, w)";
-  CHECK(schedules(ragged_spec(one)) == Names{"cooperative 128x256", "pingpong 128x128"});
+  CHECK(schedules(ragged_spec(one)) == Names{"cooperative 128x128", "cooperative 128x256", "pingpong 128x128"});
   for (const KernelPlan& plan : lower_text(ragged_spec(one)).lowered.plans)
-    CHECK(!plan.epilogue.sinks[0].quantised.exchanged);
+    CHECK(plan.epilogue.sinks[0].quantised.exchanged == (plan.part_tile() == 64));
   // Of a gated activation, half of the columns of each warpgroup.
   const LoweredText gated = lower_text(halved_spec("f, s = split(gemm(x, w))\nout y : fp8_1x128[M, I] = f * s"));
   REQUIRE(gated.lowered.plans.size() == 1);
@@ -275,16 +275,21 @@ TEST_CASE("a tile is one block of 128 columns, or two cooperative warpgroups' ar
   // 64 columns of each half; beside them the activation has a block of both warpgroups.
   const std::string dealt = "h = gemm(x, w)\nf, s = split(h, 32)\nout y : fp8_1x128[M, 2*I] = h\n";
   CHECK(schedules(halved_spec(dealt + "out z : bf16[M, I] = f * s")) ==
-        Names{"cooperative 128x256", "pingpong 128x128"});
+        Names{"cooperative 128x128", "cooperative 128x256", "pingpong 128x128"});
   CHECK(schedules(halved_spec(dealt + "out z : fp8_1x128[M, I] = f * s")) == Names{"cooperative 128x256"});
   // The gradient of both halves, put together from 64 columns.
   const std::string gradient =
       "in p : bf16[M, 2*N]\nf, s = split(p, 8)\nd = grad(f * s, gemm(x, w), p)\nout a : fp8_1x128[M, 2*N] = d\n";
-  CHECK(schedules(ragged_spec(gradient)) == Names{"pingpong 128x64", "pingpong 128x64 separate"});
-  CHECK(refusal(ragged_spec(gradient + "out b : fp8_1x128[M, N] = exp(gemm(x, w))")).find("is not one block of 128") !=
-        std::string::npos);
+  CHECK(schedules(ragged_spec(gradient)) ==
+        Names{"cooperative 128x128", "pingpong 128x64", "pingpong 128x64 separate"});
+  CHECK(schedules(ragged_spec(gradient + "out b : fp8_1x128[M, N] = exp(gemm(x, w))")) ==
+        Names{"cooperative 128x128", "cooperative 128x128 separate"});
+  // No tile is a block of both: 64 columns for each half of one, which pieces of 32 cannot have.
+  CHECK(refusal(halved_spec("h = gemm(x, w)\nf, s = split(h, 96)\nout z : fp8_1x128[M, I] = f * s",
+                            "E = 3, K = 64, I = 192"))
+            .find("is not one block of 128") != std::string::npos);
   // Along rows any tile will do.
-  CHECK(schedules(ragged_spec("out y : fp8_1x128[N, P] = gemm(x, w)", "E = 3, K = 64, N = 128", aligned)).size() == 4);
+  CHECK(schedules(ragged_spec("out y : fp8_1x128[N, P] = gemm(x, w)", "E = 3, K = 64, N = 128", aligned)).size() == 5);
 }
 
 TEST_CASE("scales and maxima of a tile lie behind one another, and no longer than the scratch") {

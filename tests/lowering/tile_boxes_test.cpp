@@ -411,7 +411,8 @@ template <class Form, int parts, bool pairs, int piece, int columns, int slices>
 void check_schedule(const Problem& problem, Counts& seen, bool& known) {
   using Plan = DevicePlan<Form, columns, parts, slices, pairs, piece>;
   constexpr int part = columns / parts, unit = Form::b_major == Major::mn && !Plan::interleaved ? 64 : 32;
-  if constexpr (part % unit == 0 && (Plan::piece == 0 || Plan::piece % (part * slices) == 0)) {
+  if constexpr (columns % (32 * parts) == 0 && part % unit == 0 &&
+                (Plan::piece == 0 || Plan::piece % (part * slices) == 0)) {
     const lowering::Schedule& s = problem.plan.schedule;
     if (s.tile_columns != columns || s.slices() != slices) return;
     Checker<Plan> checker(problem);
@@ -422,11 +423,20 @@ void check_schedule(const Problem& problem, Counts& seen, bool& known) {
   }
 }
 
-// Every plan of a kernel, on groups that end in all ways, with and without rows behind them. `piece`: of a weight that
+template <class Form, int parts, bool pairs, int piece, int slices>
+void check_widths(const Problem& problem, Counts& seen, bool& known) {
+  check_schedule<Form, parts, pairs, piece, 64, slices>(problem, seen, known);
+  check_schedule<Form, parts, pairs, piece, 96, slices>(problem, seen, known);
+  check_schedule<Form, parts, pairs, piece, 128, slices>(problem, seen, known);
+  check_schedule<Form, parts, pairs, piece, 160, slices>(problem, seen, known);
+  check_schedule<Form, parts, pairs, piece, 192, slices>(problem, seen, known);
+}
+
+// Every tile of a kernel, on groups that end in all ways, with and without rows behind them. `piece`: of a weight that
 // is dealt out by whole tiles.
 template <class Form, int parts = 1, bool pairs = false, int piece = 0>
 void check_kernel(const std::string& text, const std::vector<int64_t>& counts = {130, 0, 1}) {
-  const LoweredText result = lower_text(text);
+  const LoweredText result = lower_tiles(text);
   INFO(text);
   const lowering::Gemm& gemm = result.plan().gemm;
   REQUIRE(gemm.parts == parts);
@@ -448,10 +458,8 @@ void check_kernel(const std::string& text, const std::vector<int64_t>& counts = 
           symbols[tensor.name + ".stride0"] = up_to_8(evaluate(tensor.extents.back(), symbols)) + 8;
       const Problem problem(result.lowered.graph, plan, symbols, counts);
       bool known = false;
-      check_schedule<Form, parts, pairs, piece, 64, 1>(problem, seen, known);
-      check_schedule<Form, parts, pairs, piece, 128, 1>(problem, seen, known);
-      check_schedule<Form, parts, pairs, piece, 192, 1>(problem, seen, known);
-      check_schedule<Form, parts, pairs, piece, 128, 2>(problem, seen, known);
+      check_widths<Form, parts, pairs, piece, 1>(problem, seen, known);
+      check_widths<Form, parts, pairs, piece, 2>(problem, seen, known);
       REQUIRE(known);
     }
     CHECK(seen.tiles > 0);

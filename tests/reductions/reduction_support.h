@@ -66,18 +66,18 @@ std::vector<float> partials_of(Kind kind, Matrix& m, Numbers p) {
   Tile<Plan::places> tile{};
   for (int index = 0; walk.seek(index, tile); ++index) {
     const int first_column = tile.column_tile * part_tile;
-    const bool done = host::Cta::run(128, 0, [&] {
+    const auto work = [&](auto column_order) {
       const auto lane = LaneOf<order>::now();
       const OwnRowsOf<order> rows(lane, tile.rows[0]);
       const ColumnPartials<reduction, part_tile> columns_of[2] = {{256}, {256 + part_tile * 16}};
       const TilePartials<reduction, ragged> tiles{512};
       for (int block = 0; block < part_tile / 32; ++block) {
-        const OwnColumns columns(lane, first_column + 32 * block, m.columns);
+        const OwnColumnsOf<column_order()> columns(lane, first_column + 32 * block, m.columns);
         Block values[2];
         for (int half = 0; half < m.halves; ++half) {
           for (int i = 0; i < own_rows; ++i)
             for (int c = 0; c < own_columns; ++c) {
-              const int row = lane.first_row() + lane.step(i), column = columns.first + c;
+              const int row = lane.first_row() + lane.step(i), column = columns.first + columns.step(c);
               const bool exists = row < tile.valid_rows && column < m.columns;
               values[half].v[i][c] = exists ? m.at(half, tile.rows[0].first + row, column) : NAN;
             }
@@ -89,8 +89,8 @@ std::vector<float> partials_of(Kind kind, Matrix& m, Numbers p) {
           if (second) partial.join(values[1], columns);
           partial.store(partials.data(), pitch, lane, rows, columns, first_column / 32 + block);
         } else if (kind == Kind::columns) {
-          columns_of[0].put(values[0], lane, block);
-          if (second) columns_of[1].put(values[1], lane, block);
+          columns_of[0].put(values[0], lane, columns, block);
+          if (second) columns_of[1].put(values[1], lane, columns, block);
         } else {
           float value = tiles.of(values[0], columns);
           if (second) value = Reduce<reduction>::join(value, tiles.of(values[1], columns));
@@ -108,7 +108,13 @@ std::vector<float> partials_of(Kind kind, Matrix& m, Numbers p) {
           tiles.flush(partials.data(), pitch, tile.row_tile, first_column + 32 * at < m.columns, first_column / 32 + at,
                       at);
       }
-    });
+    };
+    // Whole blocks of columns may also lie in wgmma's own order.
+    using Consecutive = std::integral_constant<ColumnOrder, ColumnOrder::consecutive>;
+    using Natural = std::integral_constant<ColumnOrder, ColumnOrder::natural>;
+    const bool done = m.columns % 32 == 0 && tile.column_tile % 2 == 0
+                          ? host::Cta::run(128, 0, [&] { work(Natural()); })
+                          : host::Cta::run(128, 0, [&] { work(Consecutive()); });
     REQUIRE(done);
   }
   return partials;

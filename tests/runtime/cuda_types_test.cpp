@@ -92,6 +92,13 @@ TEST_CASE("our declarations agree with <cuda.h>") {
   CHECK(offsetof(cuda::LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
   CHECK(offsetof(cuda::LaunchConfig, attribute_count) == offsetof(CUlaunchConfig, numAttrs));
 
+  CHECK(sizeof(cuda::LaunchAttribute) == sizeof(CUlaunchAttribute));
+  CHECK(offsetof(cuda::LaunchAttribute, value) == offsetof(CUlaunchAttribute, value));
+  CHECK(offsetof(cuda::LaunchAttribute, value.programmatic_stream_serialization) ==
+        offsetof(CUlaunchAttribute, value.programmaticStreamSerializationAllowed));
+  CHECK(same(cuda::LaunchAttributeId::programmatic_stream_serialization,
+             CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION));
+
   CHECK(sizeof(cuda::AllocationProperties) == sizeof(CUmemAllocationProp));
   CHECK(offsetof(cuda::AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
   CHECK(offsetof(cuda::AllocationProperties, win32_handle) == offsetof(CUmemAllocationProp, win32HandleMetaData));

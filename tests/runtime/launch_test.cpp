@@ -75,6 +75,97 @@ TEST_CASE("the margin lowers the grid and the fields that depend on it, for that
   CHECK(l.size() == 8);
 }
 
+TEST_CASE("a launch whose entry waits by itself overlaps the launch before it") {
+  test::FakeDriver driver;
+  driver.entries = {{"gemm_entry", 320}, {"finish_entry", 16}};
+  driver.current = test::FakeDriver::primary_context(0);
+  auto image = test::sample_image();
+  // What the launches of a call were allowed: their entries wait by themselves, or not.
+  const auto overlaps = [&](const std::vector<bool>& waits, bool clears, const LaunchOptions& options) {
+    image.recipe = test::sample_recipe();
+    for (size_t i = 0; i < waits.size(); ++i) image.recipe.steps[i + 1].waits = waits[i];
+    if (!clears) image.recipe.steps.erase(image.recipe.steps.begin());
+    Arguments a = sample_arguments();
+    test::HostWorkspace workspace(a);
+    const auto call = bind_call(*Module::load(*Device::open(driver.table(), 0), image), a);
+    REQUIRE(call);
+    driver.forget();
+    REQUIRE(call->launch(stream, options));
+    std::vector<bool> found;
+    for (const test::FakeLaunch& launch : driver.launches) found.push_back(launch.overlaps);
+    return found;
+  };
+  using Launches = std::vector<bool>;
+  CHECK(overlaps({true, true}, false, {}) == Launches{false, true});
+  CHECK(overlaps({true, true}, false, {4, true}) == Launches{true, true});
+  CHECK(overlaps({false, true}, false, {0, true}) == Launches{false, true});
+  CHECK(overlaps({true, false}, false, {0, true}) == Launches{true, false});
+  CHECK(overlaps({false, false}, false, {0, true}) == Launches{false, false});
+  // A memset lets nothing start early.
+  CHECK(overlaps({true, true}, true, {0, true}) == Launches{false, true});
+  // Neither does a driver that cannot capture it, nor a GPU that does not know it.
+  driver.version = 12020;
+  CHECK(overlaps({true, true}, false, {0, true}) == Launches{false, false});
+  driver.version = 12030;
+  CHECK(overlaps({true, true}, false, {0, true}) == Launches{true, true});
+  driver.capability_major = 8;
+  CHECK(overlaps({true, true}, false, {0, true}) == Launches{false, false});
+}
+
+TEST_CASE("a grid may depend on the multiprocessors in any way") {
+  test::SampleMachine machine;
+  const IntExpr sms = IntExpr::symbol("sm_count"), m = IntExpr::symbol("M");
+  struct Case {
+    IntExpr grid;
+    int64_t (*wanted)(int64_t sms);
+  };
+  const Case cases[] = {
+      {min(sms * 2, m), [](int64_t n) { return std::min<int64_t>(2 * n, 300); }},
+      {min(m, sms), [](int64_t n) { return std::min<int64_t>(n, 300); }},
+      {sms * 3, [](int64_t n) { return 3 * n; }},
+      {ceil_div(m, sms), [](int64_t n) { return (300 + n - 1) / n; }},
+      {min(sms * sms, m), [](int64_t n) { return std::min<int64_t>(n * n, 300); }},
+      {max(m - sms, 1), [](int64_t n) { return 300 - n; }},
+      {min(min(sms * 2, m), 20), [](int64_t n) { return std::min<int64_t>(2 * n, 20); }},
+      {min(sms, sms * 2), [](int64_t n) { return n; }},
+      {m, [](int64_t) { return int64_t{300}; }},
+  };
+  for (const Case& c : cases) {
+    INFO(c.grid.text());
+    KernelImage image = test::sample_image();
+    image.recipe.steps[1].grid = c.grid;
+    image.recipe.steps[1].fields[5].value = c.grid;  // `rows`
+    const auto module = *Module::load(machine.device, image);
+    Arguments a = sample_arguments();
+    test::HostWorkspace workspace(a);
+    const auto call = bind_call(module, a);
+    REQUIRE(call);
+    for (const int margin : {0, 1, 16, 100, 131}) {
+      machine.driver.forget();
+      REQUIRE(call->launch(stream, margin));
+      const auto& gemm = machine.driver.launches[0];
+      CHECK(gemm.grid == c.wanted(132 - margin));
+      CHECK(field<int64_t>(gemm, 280) == c.wanted(132 - margin));
+    }
+  }
+}
+
+TEST_CASE("what has no value for the multiprocessors that a margin leaves is refused before anything is enqueued") {
+  test::SampleMachine machine;
+  KernelImage image = test::sample_image();
+  image.recipe.steps[2].grid = exact_div(IntExpr::symbol("M") * 0 + 264, IntExpr::symbol("sm_count"));
+  const auto module = *Module::load(machine.device, image);
+  Arguments a = sample_arguments();
+  test::HostWorkspace workspace(a);
+  const auto call = bind_call(module, a);
+  REQUIRE(call);
+  REQUIRE(call->launch(stream));
+  machine.driver.forget();
+  CHECK(call->launch(stream, 1).error().kind == ErrorKind::user);
+  CHECK(machine.driver.calls.empty());
+  CHECK(call->launch(stream, 66));
+}
+
 TEST_CASE("the same image takes the device's own multiprocessor count") {
   test::FakeDriver driver;
   driver.entries = {{"gemm_entry", 320}, {"finish_entry", 16}};

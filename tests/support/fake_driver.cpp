@@ -79,6 +79,11 @@ Code launch(const cuda::LaunchConfig* config, cuda::Function function, void** ar
   launch.block = config->block_x;
   launch.shared_bytes = config->shared_bytes;
   launch.stream = config->stream;
+  for (unsigned i = 0; i < config->attribute_count; ++i) {
+    const auto& attribute = static_cast<const cuda::LaunchAttribute*>(config->attributes)[i];
+    if (attribute.id != cuda::LaunchAttributeId::programmatic_stream_serialization) return Code::invalid_value;
+    launch.overlaps = attribute.value.programmatic_stream_serialization != 0;
+  }
   const auto* bytes = static_cast<const std::byte*>(arguments[0]);
   launch.parameters.assign(bytes, bytes + fake->entries.at(launch.entry));
   fake->launches.push_back(std::move(launch));
@@ -100,6 +105,15 @@ Code encode(cuda::TensorMap* out, cuda::TensorMapDataType type, uint32_t rank, v
                         {box, box + rank},
                         {element_strides, element_strides + rank},
                         swizzle});
+  return Code::success;
+}
+
+// Moves the base that the map was recorded with.
+Code replace_address(cuda::TensorMap* map, void* base) {
+  ENTER("tensor_map_replace_address");
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0 || reinterpret_cast<uintptr_t>(base) % 16 != 0)
+    return Code::invalid_value;
+  fake->maps.at(map->opaque[0] - 1).base = reinterpret_cast<uint64_t>(base);
   return Code::success;
 }
 
@@ -129,7 +143,7 @@ void fill_start(runtime::DriverApi& t) {
   t.init = [](unsigned) { return enter("init"); };
   t.driver_get_version = [](int* version) {
     ENTER("driver_get_version");
-    *version = 13000;
+    *version = fake->version;
     return Code::success;
   };
   t.device_get_count = [](int* count) {
@@ -145,6 +159,11 @@ void fill_start(runtime::DriverApi& t) {
   t.device_get_name = [](char* name, int length, cuda::DeviceHandle) {
     ENTER("device_get_name");
     std::strncpy(name, "Fake GPU", static_cast<size_t>(length));
+    return Code::success;
+  };
+  t.device_get_pci_bus_id = [](char* address, int length, cuda::DeviceHandle) {
+    ENTER("device_get_pci_bus_id");
+    std::strncpy(address, "0000:1B:00.0", static_cast<size_t>(length));
     return Code::success;
   };
   t.device_total_mem = [](size_t* bytes, cuda::DeviceHandle) {
@@ -224,6 +243,7 @@ void fill_kernels(runtime::DriverApi& t) {
   t.kernel_get_param_info = get_param_info;
   t.launch_kernel_ex = launch;
   t.tensor_map_encode_tiled = encode;
+  t.tensor_map_replace_address = replace_address;
 }
 
 void fill_memory(runtime::DriverApi& t) {
@@ -252,6 +272,11 @@ void fill_memory(runtime::DriverApi& t) {
   t.memcpy_dtoh_async = [](void* to, cuda::DevicePointer from, size_t bytes, cuda::Stream) {
     ENTER("memcpy_dtoh_async");
     std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+    return Code::success;
+  };
+  t.memcpy_dtod_async = [](cuda::DevicePointer to, cuda::DevicePointer from, size_t bytes, cuda::Stream) {
+    ENTER("memcpy_dtod_async");
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
     return Code::success;
   };
   t.memset_d8_async = [](cuda::DevicePointer to, unsigned char value, size_t bytes, cuda::Stream) {

@@ -19,6 +19,7 @@ struct FakeLaunch {
   bool by_kernel_handle = false;  // the context-independent handle was launched, not the primary context's function
   unsigned grid = 0, block = 0, shared_bytes = 0;
   cuda::Stream stream = nullptr;
+  bool overlaps = false;  // may start before what is in front of it has ended
   std::vector<std::byte> parameters;
 };
 
@@ -41,6 +42,7 @@ class FakeDriver {
   // The machine.
   int device_count = 1;
   int sm_count = 132;
+  int version = 13000;  // of the driver
   int capability_major = 9, capability_minor = 0;
   int shared_bytes_per_block = 232448;
   int max_threads_per_block = 1024;

@@ -57,3 +57,17 @@ TEST_CASE("the toolchain decides the second part alone") {
   CHECK(one.name() != other.name());
   CHECK(one.request() == other.request());
 }
+
+TEST_CASE("a header whose digest is known stands in the request by that") {
+  CompileRequest with = request();
+  with.headers[0].sha256 = "0123";
+  const ArtifactKey key = artifact_key(with, "{}", "nvrtc");
+  CHECK(key.request().find("sha256 4:0123") != std::string::npos);
+  CHECK(key.request().find(with.headers[0].text) == std::string::npos);
+  CHECK(key.first() != artifact_key(request(), "{}", "nvrtc").first());
+  CompileRequest other = with;
+  other.headers[0].sha256 = "0124";
+  CHECK(key.first() != artifact_key(other, "{}", "nvrtc").first());
+  other = with, other.headers[0].path = "elsewhere.cuh";
+  CHECK(key.first() != artifact_key(other, "{}", "nvrtc").first());
+}

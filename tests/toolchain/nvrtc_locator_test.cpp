@@ -21,7 +21,7 @@ void install(MemoryFileSystem& disk, const std::string& directory, const std::st
 
 NvrtcSearch locate(MemoryFileSystem& disk, const Settings& settings = {},
                    const std::vector<std::string>& program_folders = {}) {
-  return locate_nvrtc(disk, settings, program_folders);
+  return locate_nvrtc(disk, settings, [&] { return program_folders; });
 }
 
 std::string found_in(const NvrtcSearch& search) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/file_system.h"
 #include "tests/support/catch.h"
@@ -14,7 +15,7 @@ namespace {
 
 std::vector<std::string> paths(const std::vector<Header>& headers) {
   std::vector<std::string> list;
-  for (const Header& header : headers) list.push_back(header.path);
+  for (const Header& header : headers) list.emplace_back(header.path);
   return list;
 }
 
@@ -37,8 +38,12 @@ TEST_CASE("every template is embedded, byte for byte") {
   }
   std::sort(on_disk.begin(), on_disk.end());
   CHECK(paths(embedded_templates()) == on_disk);
+  std::set<std::string_view> digests;
   for (const Header& header : embedded_templates()) {
     CHECK(header.text == *real_file_system().read((root / header.path).string()));
+    CHECK(header.sha256.size() == 64);
+    CHECK(header.sha256.find_first_not_of("0123456789abcdef") == std::string_view::npos);
+    CHECK(digests.insert(header.sha256).second);  // no two templates are equal
   }
 }
 

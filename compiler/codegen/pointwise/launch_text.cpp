@@ -33,6 +33,7 @@ void LaunchText::begin() {
       launch.kind == PointwiseKind::reduce && launch.lane_axis >= 0 && launch.lane_axis < launch.kept;
   line("extern \"C\" __global__ void __launch_bounds__({}{}) {}(const __grid_constant__ Parameters{} p) {{",
        lowering::pointwise_threads, eight_sums ? ", 2" : "", launch.entry, suffix_);
+  line("  ptx::wait_for_launches_before();");
   if (!launch.tables.empty()) lay_out();
   line("  for (i64 item = pointwise::first_item<{0}>(); item < p.items; item += pointwise::item_stride<{0}>()) {{",
        launch.warps ? "true" : "false");

@@ -150,6 +150,7 @@ class Writer {
     close_fields(step_);
     const IntExpr needed = ceil_div(items, launch.warps ? pointwise_threads / warp : pointwise_threads);
     step_.grid = min(IntExpr::symbol("sm_count") * blocks_per_multiprocessor, needed);
+    step_.waits = true;
     recipe_.steps.push_back(step_);
   }
 

@@ -2,8 +2,9 @@
 // generated kernels and templates run in a test.
 //
 // The threads of a block are fibers of one host thread. Each runs until it must wait for others: at __syncthreads for
-// all of the block, at a named barrier for as many as it says, at a shuffle for its warp. Blocks run one after the
-// other. A thread that leaves the kernel no longer counts, as on the device.
+// all of the block, at a named barrier for as many as it says, at a shuffle for its warp, or for a condition. Blocks
+// run one after the other. A thread that leaves the kernel no longer counts, as on the device. Threads that wait for
+// each other for ever end the test.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #define __forceinline__ inline
 #define __global__
 #define __shared__
+#define __align__(bytes)
 #define __grid_constant__
 #define __launch_bounds__(...)
 
@@ -90,9 +92,23 @@ class Block {
   void sync() { wait(State::at_barrier); }
   void sync(int barrier, int threads) {
     fibers_[current_].barrier = barrier;
-    fibers_[current_].waits_for = threads;
+    barriers_[barrier].wanted = threads;
     wait(State::at_named_barrier);
   }
+  // Counts at a named barrier without waiting there.
+  void arrive(int barrier, int threads) {
+    barriers_[barrier].wanted = threads;
+    ++barriers_[barrier].arrived;
+  }
+
+  void wait_until(const std::function<bool()>& holds) {
+    if (holds()) return;
+    fibers_[current_].holds = &holds;
+    wait(State::at_condition);
+  }
+
+  // 0: warps run in their order. Otherwise one warp or another stands still at every turn, by a seed.
+  static inline uint32_t stalls = 0;
 
   // What every lane of the warp gave, in turn.
   uint64_t* exchange(uint64_t value) {
@@ -109,13 +125,17 @@ class Block {
  private:
   static constexpr size_t stack_bytes = 64 * 1024;
   static constexpr int named_barriers = 16;
-  enum class State { ready, at_barrier, at_named_barrier, at_shuffle, done };
+  enum class State { ready, at_barrier, at_named_barrier, at_shuffle, at_condition, done };
   struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
     State state = State::ready;
     unsigned shuffles = 0;
-    int barrier = 0, waits_for = 0;
+    int barrier = 0;
+    const std::function<bool()>* holds = nullptr;
+  };
+  struct NamedBarrier {
+    int wanted = 0, arrived = 0;
   };
   struct Warp {
     uint64_t values[2][warp_size];
@@ -136,8 +156,16 @@ class Block {
   // Runs what can run, and lets pass who waits for nobody any more. False when nothing moved.
   bool step() {
     bool moved = false;
+    uint32_t stalled = 0;  // warps
+    if (stalls != 0) stalled = (stalls = stalls * 1664525 + 1013904223) >> 16;
     for (unsigned i = 0; i < fibers_.size(); ++i) {
-      if (fibers_[i].state != State::ready) continue;
+      Fiber& fiber = fibers_[i];
+      if (fiber.state == State::at_condition && (*fiber.holds)()) fiber.state = State::ready;
+      if (fiber.state != State::ready) continue;
+      if (stalled >> (i / warp_size % 16) & 1) {
+        moved = true;
+        continue;
+      }
       current_ = i;
       threadIdx.x = i;
       swapcontext(&scheduler_, &fibers_[i].context);
@@ -150,14 +178,15 @@ class Block {
     return moved;
   }
 
-  // A named barrier, at which as many threads have arrived as it waits for.
+  // A named barrier, at which as many threads have come as it waits for.
   bool release(int barrier) {
     const auto waits = [&](const Fiber& fiber) {
       return fiber.state == State::at_named_barrier && fiber.barrier == barrier;
     };
-    const auto first = std::find_if(fibers_.begin(), fibers_.end(), waits);
-    if (first == fibers_.end() || std::count_if(fibers_.begin(), fibers_.end(), waits) != first->waits_for)
-      return false;
+    NamedBarrier& at = barriers_[barrier];
+    const auto waiting = std::count_if(fibers_.begin(), fibers_.end(), waits);
+    if (waiting + at.arrived == 0 || waiting + at.arrived != at.wanted) return false;
+    at.arrived = 0;
     for (Fiber& fiber : fibers_)
       if (waits(fiber)) fiber.state = State::ready;
     return true;
@@ -177,6 +206,7 @@ class Block {
   const std::function<void()>& body_;
   std::vector<Fiber> fibers_;
   Warp warps_[32];
+  NamedBarrier barriers_[named_barriers];
   ucontext_t scheduler_;
   unsigned current_ = 0;
 };
@@ -218,6 +248,14 @@ T __shfl_up_sync(unsigned, T value, unsigned distance) {
 template <class T>
 T __shfl_xor_sync(unsigned, T value, unsigned mask) {
   return host::shuffled(value, [=](unsigned lane) { return lane ^ mask; });
+}
+
+inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
+  const uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<uint32_t>(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xff) << (8 * i);
+  return result;
 }
 
 extern "C" void use_conversions(uint32_t (*encode)(int, double), double (*decode)(int, uint32_t)) {

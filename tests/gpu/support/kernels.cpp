@@ -84,6 +84,25 @@ jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std:
   return compiled;
 }
 
+namespace {
+
+// Every tile as the planner has it, and once with other stages, another band or tiles that are dealt out: of tile to
+// tile others.
+std::vector<std::string> schedules_to_try(const std::vector<lowering::KernelPlan>& all) {
+  std::vector<std::string> names;
+  std::map<std::pair<bool, int>, std::vector<std::string>> others;
+  for (const lowering::KernelPlan& plan : all) {
+    const lowering::Schedule& s = plan.schedule;
+    const bool usual = s.stages == s.usual_stages && s.band == lowering::usual_band && !s.dynamic;
+    (usual ? names : others[{s.cooperative, s.tile_columns}]).push_back(lowering::schedule_name(s));
+  }
+  size_t next = 0;
+  for (const auto& [tile, variants] : others) names.push_back(variants[next++ * 5 % variants.size()]);
+  return names;
+}
+
+}  // namespace
+
 std::vector<jit::CompiledKernelPtr> compile_every_schedule(const std::string& text, const std::string& kernel,
                                                            const std::map<std::string, int64_t>& dims) {
   MemorySource no_files({});
@@ -92,16 +111,18 @@ std::vector<jit::CompiledKernelPtr> compile_every_schedule(const std::string& te
   CompilerOptions options;
   options.dims = dims;
   options.target = must(runtime::target_of(gpu().device->info()));
+  options.all_plans = true;
   const auto planned = plan_kernel(program, kernel, options, diagnostics);
   INFO(kernel << "\n" << diagnostics.print());
   REQUIRE(planned);
-  const size_t count = planned->lowered.plans.size();
+  const std::vector<std::string> names = schedules_to_try(planned->lowered.plans);
+  const size_t count = names.size();
   std::vector<std::optional<Result<std::optional<jit::CompiledKernelPtr>>>> results(count);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < count; ++i) {
     threads.emplace_back([&, i] {
       CompilerOptions own = options;
-      own.schedule = lowering::schedule_name(planned->lowered.plans[i].schedule);
+      own.schedule = names[i];
       Diagnostics said;
       results[i] = engine().compile(program, kernel, own, said);
     });

@@ -30,7 +30,8 @@ jit::CompiledKernelPtr compile_or_refuse(const std::string& text, const std::map
 jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std::string, int64_t>& dims = {},
                                     const std::string& schedule = "");
 
-// A kernel of a text under each of its plans, the best first; they are compiled at once.
+// A kernel of a text under every tile, and under some of what else can be chosen; first the planner's choice. They are
+// compiled at once.
 std::vector<jit::CompiledKernelPtr> compile_every_schedule(const std::string& text, const std::string& kernel,
                                                            const std::map<std::string, int64_t>& dims);
 

@@ -50,6 +50,13 @@ T __shfl_up_sync(unsigned, T value, int distance) {
   const unsigned lane = threadIdx.x & 31, by = static_cast<unsigned>(distance);
   return exchanged(value, lane < by ? lane : lane - by);
 }
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+  const uint64_t bytes = static_cast<uint64_t>(b) << 32 | a;
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<unsigned>(bytes >> (8 * (selector >> (4 * i) & 7)) & 0xff) << (8 * i);
+  return result;
+}
 inline unsigned __ballot_sync(unsigned, bool value) {
   const uint32_t* all = host::Cta::current().exchange(value);
   unsigned bits = 0;

@@ -45,6 +45,18 @@ inline u32 load_shared_32(u32 from) {
 }
 inline u32 load_shared_8(u32 from) { return *shared_bytes(from, 1); }
 inline void store_shared_32(u32 to, u32 value) { std::memcpy(shared_bytes(to, 4), &value, 4); }
+inline void store_shared_64(u32 to, u32 a, u32 b) {
+  const u32 words[] = {a, b};
+  std::memcpy(shared_bytes(to, 8), words, 8);
+}
+inline uint2 load_shared_64(u32 from) {
+  uint2 value;
+  std::memcpy(&value, shared_bytes(from, 8), 8);
+  return value;
+}
+// What a counter answers: a test may stand for the other blocks that ask it.
+inline std::function<u32(u32&)> host_increment = [](u32& counter) { return counter++; };
+inline u32 atomic_increment(bool on, void* counter) { return on ? host_increment(*static_cast<u32*>(counter)) : 0; }
 inline void store_shared_8(u32 to, u32 value) { *shared_bytes(to, 1) = static_cast<u8>(value); }
 
 // Both factors are unsigned: what lies in front of the base is out of reach.

@@ -1,0 +1,171 @@
+#include "compiler/lowering/plan_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/lowering/value_clusters.h"
+
+namespace epifuse::lowering {
+namespace {
+
+// Fitted to launches on a hot H200 (docs/tuning.md says which, and how well it meets them).
+struct Constants {
+  double multiprocessors = 132;
+  double flops_per_cycle = 4096;  // of a multiprocessor, on 16-bit operands
+  // Sizes that only a launch has. A wave that is not full is half full on the average.
+  double launch_rows = 32768, launch_depth = 2048, unknown_tail = 0.5;
+
+  // What a tile costs beside its main loop: the pipeline fills, turns change hands; and of its epilogue what the other
+  // warpgroup's main loop does not hide.
+  double pingpong_tile = 700, pingpong_share = 0.12;
+  double cooperative_tile = 2600, cooperative_share = 0.7;
+  // An epilogue: its start, and cycles of a unit of weight for a block.
+  double epilogue_start = 400, block_unit = 100;
+  double exposed = 0.5;  // of a main loop: an epilogue that takes more is not hidden well
+
+  double spill = 2;             // factor on a plan that will likely spill
+  double one_by_one = 1.1;      // … whose values that share operations are computed one by one
+  double other_choice = 1.001;  // … for each choice that is not the planner's: nothing says which of them is good
+};
+constexpr Constants constants;
+
+// Narrow tiles read more operand bytes for each product, from L2 and from shared memory, and power is what a hot card
+// is short of: the cost of a product in a tile of so many columns of a warpgroup.
+double narrowness(int tile_columns) {
+  if (tile_columns <= 64) return 1.23;
+  if (tile_columns <= 96) return 1.1;
+  return tile_columns == 160 ? 1.01 : 1;
+}
+
+int operation_weight(ir::Op op) {
+  switch (op) {
+    case ir::Op::cast: return 5;  // there and back, by instructions of a quarter of the rate
+    case ir::Op::sigmoid: return 8;
+    case ir::Op::exp:
+    case ir::Op::log:
+    case ir::Op::div:
+    case ir::Op::sqrt: return 10;
+    case ir::Op::tanh:
+    case ir::Op::erf:
+    case ir::Op::erfc: return 25;
+    default: return 1;
+  }
+}
+
+// Of one value.
+int sink_weight(SinkKind kind) {
+  switch (kind) {
+    case SinkKind::rows: return 1;
+    case SinkKind::transposed: return 2;
+    case SinkKind::mx_rows: return 5;
+    case SinkKind::mx_transposed: return 7;
+    case SinkKind::quantised: return 14;
+    case SinkKind::reduce_rows:
+    case SinkKind::reduce_tiles: return 2;
+    case SinkKind::reduce_columns: return 3;
+  }
+  return 0;
+}
+
+int weight_of(const Epilogue& epilogue) {
+  int weight = 0;
+  for (const EpilogueNode& node : epilogue.nodes) {
+    // Four additions and a shuffle of a quarter of their rate; along rows two shuffles.
+    if (node.kind == EpilogueNode::Kind::hadamard) weight += node.along_rows ? 14 : 10;
+    if (node.kind == EpilogueNode::Kind::map) weight += operation_weight(node.op);
+  }
+  // Blocks as wide as the tile need all values twice.
+  if (has_wide_blocks(epilogue)) weight *= 2;
+  for (const Sink& sink : epilogue.sinks) weight += static_cast<int>(sink.values.size()) * sink_weight(sink.kind);
+  return weight;
+}
+
+// Roughly: what is computed at once and stored element by element; rotated blocks that wait; full-tile inputs as they
+// are stored; and what addresses and loops take. The block's own accumulators are replaced by its values.
+int registers_of(const ir::Graph& graph, const KernelPlan& plan) {
+  constexpr int block_values = tile_rows * block_columns / 128, others = 40;
+  int most = 0;
+  const std::vector<ValueCluster> clusters = value_clusters(plan.epilogue);
+  const std::vector<int> waiting = waiting_blocks(plan.epilogue, clusters);
+  for (size_t i = 0; i < clusters.size(); ++i) {
+    const ValueCluster& cluster = clusters[i];
+    int kept = 0;
+    for (const int root : cluster.roots)
+      for (const SinkGroup& group : cluster.groups)
+        if (std::count(group.values.begin(), group.values.end(), root) != 0 &&
+            (!group.hadamards.empty() || std::any_of(group.sinks.begin(), group.sinks.end(),
+                                                     [](const Sink* s) { return !is_reduction(s->kind); }))) {
+          ++kept;
+          break;
+        }
+    most = std::max(most, waiting[i] + (cluster.at_once(plan.epilogue) ? kept : std::min(kept, 1)));
+  }
+  int inputs = 0;
+  for (const EpilogueInput& in : plan.epilogue.inputs) {
+    if (in.broadcast == Broadcast::tile)
+      inputs += block_values * storage_bits(graph.inputs[static_cast<size_t>(in.input)].tensor.type.storage()) / 32;
+    if (in.broadcast == Broadcast::column) inputs += 8;
+    if (in.broadcast == Broadcast::row) inputs += 4;
+  }
+  return block_values * (most - plan.gemm.parts) + inputs + others;
+}
+
+double up(double value, double unit) { return std::ceil(value / unit); }
+
+// How often all multiprocessors take a tile. Where rows are known at launch only, the last time is anybody's guess.
+double waves(const ir::Graph& graph, const KernelPlan& plan) {
+  const Gemm& gemm = plan.gemm;
+  const double columns = up(static_cast<double>(gemm.part_columns), plan.part_tile() * plan.schedule.slices());
+  const auto number = [&](const ir::Extent& extent) { return graph.fixed_value(extent); };
+  const std::optional<int64_t> rows = number(gemm.rows);
+  const std::optional<int64_t> groups = gemm.form == GemmForm::dense || gemm.form == GemmForm::ragged_rows
+                                            ? std::optional<int64_t>(1)
+                                            : number(gemm.groups);
+  if (!rows || !groups)
+    return up(constants.launch_rows, tile_rows) * columns / constants.multiprocessors + constants.unknown_tail;
+  const double tiles = up(static_cast<double>(*rows), tile_rows) * static_cast<double>(*groups) * columns;
+  return up(tiles, constants.multiprocessors);
+}
+
+double main_loop_cycles(const ir::Graph& graph, const KernelPlan& plan) {
+  const std::optional<int64_t> fixed = graph.fixed_value(plan.gemm.depth);
+  const double depth =
+      up(fixed ? static_cast<double>(*fixed) : constants.launch_depth, k_tile) * k_tile * plan.gemm.segments;
+  return 2.0 * tile_rows * plan.schedule.tile_columns * plan.schedule.slices() * depth / constants.flops_per_cycle;
+}
+
+double epilogue_cycles(const KernelPlan& plan, const EpilogueCost& epilogue) {
+  // Columns that are contiguous in memory are put in order by shuffles.
+  const int straighten = plan.natural_columns() && !plan.natural_epilogue ? 2 * plan.gemm.parts : 0;
+  return constants.epilogue_start +
+         constants.block_unit * (epilogue.weight + straighten) * (plan.part_tile() / block_columns);
+}
+
+}  // namespace
+
+EpilogueCost epilogue_cost(const ir::Graph& graph, const KernelPlan& plan) {
+  return {weight_of(plan.epilogue), registers_of(graph, plan)};
+}
+
+bool will_spill(const KernelPlan& plan, const EpilogueCost& epilogue) {
+  return plan.schedule.tile_columns + epilogue.registers > plan.schedule.registers_consumer;
+}
+
+bool is_exposed(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue) {
+  return epilogue_cycles(plan, epilogue) > constants.exposed * main_loop_cycles(graph, plan);
+}
+
+double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue) {
+  const Schedule& schedule = plan.schedule;
+  const double main_loop = main_loop_cycles(graph, plan), work = epilogue_cycles(plan, epilogue);
+  const double beside = schedule.cooperative ? constants.cooperative_tile + constants.cooperative_share * work
+                                             : constants.pingpong_tile + constants.pingpong_share * work +
+                                                   std::max(0.0, work - main_loop) / 2;
+  double cost = waves(graph, plan) * (main_loop * narrowness(schedule.tile_columns) + beside);
+  if (will_spill(plan, epilogue)) cost *= constants.spill;
+  if (schedule.separate) cost *= constants.one_by_one;
+  const int others = (schedule.stages != schedule.usual_stages) + (schedule.band != usual_band) + schedule.dynamic;
+  return cost * std::pow(constants.other_choice, others);
+}
+
+}  // namespace epifuse::lowering

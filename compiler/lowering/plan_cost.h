@@ -1,0 +1,29 @@
+// The cost model: what a plan is expected to take, from the kernel's shapes and a few measured numbers (plan_cost.cpp,
+// `constants`). It orders plans; it does not predict times.
+#pragma once
+
+#include "compiler/lowering/kernel_plan.h"
+
+namespace epifuse::lowering {
+
+// What no schedule changes of an epilogue.
+struct EpilogueCost {
+  // Instructions of a thread for one element, in rough units: what decides whether the loop over blocks is unrolled,
+  // and how long an epilogue takes.
+  int weight = 0;
+  // Registers of a thread beside the accumulators, while a block is computed.
+  int registers = 0;
+};
+// `plan` needs its gemm, epilogue and deal.
+EpilogueCost epilogue_cost(const ir::Graph& graph, const KernelPlan& plan);
+
+// Whether the accumulators leave the epilogue too few registers.
+bool will_spill(const KernelPlan& plan, const EpilogueCost& epilogue);
+
+// Whether much of the epilogue is not hidden under main loops, so that larger code pays which takes fewer instructions.
+bool is_exposed(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue);
+
+// Cycles of a launch of usual size (or of the size that the dimensions give it); less is better.
+double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue);
+
+}  // namespace epifuse::lowering

@@ -1,0 +1,143 @@
+#include "jit/tuning_file.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/digest.h"
+#include "base/version.h"
+#include "compiler/lowering/schedule_name.h"
+
+namespace epifuse::jit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kind = "tuning";
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+Json to_json(const TunedPlan& plan) {
+  return {{"kernel", plan.kernel},
+          {"target", plan.target},
+          {"dims", plan.dims},
+          {"key", plan.key},
+          {"schedule", plan.schedule},
+          {"expected_rows", or_null(plan.expected_rows)},
+          {"milliseconds", plan.milliseconds},
+          {"gpu", plan.gpu},
+          {"sm_clock_mhz", or_null(plan.sm_clock_mhz)},
+          {"commit", plan.commit}};
+}
+
+// Reads fields of one entry; the first that is missing or of another type is remembered.
+class Reader {
+ public:
+  explicit Reader(const Json& json) : json_(json) {}
+
+  void text(const char* name, std::string& to) {
+    if (const Json* value = find(name, &Json::is_string)) to = value->get<std::string>();
+  }
+  void number(const char* name, double& to) {
+    if (const Json* value = find(name, &Json::is_number)) to = value->get<double>();
+  }
+  void optional(const char* name, std::optional<double>& to) {
+    if (!is_null(name)) number(name, to.emplace());
+  }
+  void optional(const char* name, std::optional<int64_t>& to) {
+    if (is_null(name)) return;
+    if (const Json* value = find(name, &Json::is_number_integer)) to = value->get<int64_t>();
+  }
+  void numbers(const char* name, std::map<std::string, int64_t>& to) {
+    const Json* object = find(name, &Json::is_object);
+    if (!object) return;
+    for (const auto& [key, value] : object->items())
+      if (value.is_number_integer())
+        to[key] = value.get<int64_t>();
+      else
+        wrong_ = name;
+  }
+
+  const std::string& wrong() const { return wrong_; }
+
+ private:
+  bool is_null(const char* name) const {
+    const auto at = json_.find(name);
+    return at == json_.end() || at->is_null();
+  }
+  const Json* find(const char* name, bool (Json::*is_type)() const noexcept) {
+    const auto at = json_.find(name);
+    if (at != json_.end() && ((*at).*is_type)()) return &*at;
+    if (wrong_.empty()) wrong_ = name;
+    return nullptr;
+  }
+
+  const Json& json_;
+  std::string wrong_;
+};
+
+Result<TunedPlan> read_plan(const Json& json, size_t index) {
+  const auto wrong = [&](const std::string& what) { return user_error(fmt::format("kernel {}: {}", index, what)); };
+  if (!json.is_object()) return wrong("it is no object");
+  TunedPlan plan;
+  Reader in(json);
+  in.text("kernel", plan.kernel);
+  in.text("target", plan.target);
+  in.numbers("dims", plan.dims);
+  in.text("key", plan.key);
+  in.text("schedule", plan.schedule);
+  in.optional("expected_rows", plan.expected_rows);
+  in.number("milliseconds", plan.milliseconds);
+  in.text("gpu", plan.gpu);
+  in.optional("sm_clock_mhz", plan.sm_clock_mhz);
+  in.text("commit", plan.commit);
+  if (!in.wrong().empty()) return wrong(fmt::format("'{}' is missing, or of another type", in.wrong()));
+  if (!lowering::parse_schedule_name(plan.schedule))
+    return wrong(fmt::format("'{}' is no name of a schedule", plan.schedule));
+  return plan;
+}
+
+}  // namespace
+
+std::string tuning_key(std::string_view request) { return digest(request).hex(); }
+
+Result<std::vector<TunedPlan>> parse_tuning_file(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || json.value("epifuse", Json()) != kind) return user_error("this is no tuning file");
+  const Json found = json.value("version", Json());
+  if (found != tuning_version)
+    return user_error(fmt::format("this is a tuning file of version {}; this Epifuse reads version {}: tune again",
+                                  found.dump(-1, ' ', true, Json::error_handler_t::replace), tuning_version));
+  const auto kernels = json.find("kernels");
+  if (kernels == json.end() || !kernels->is_array()) return user_error("'kernels' is missing, or no list");
+  std::vector<TunedPlan> plans;
+  for (const Json& entry : *kernels) {
+    Result<TunedPlan> plan = read_plan(entry, plans.size());
+    if (!plan) return plan.error();
+    plans.push_back(*std::move(plan));
+  }
+  return plans;
+}
+
+std::string print_tuning_file(std::vector<TunedPlan> plans) {
+  std::sort(plans.begin(), plans.end(), [](const TunedPlan& a, const TunedPlan& b) {
+    return std::tie(a.kernel, a.dims, a.key) < std::tie(b.kernel, b.dims, b.key);
+  });
+  Json kernels = Json::array();
+  for (const TunedPlan& plan : plans) kernels.push_back(to_json(plan));
+  const Json json = {{"epifuse", kind}, {"version", tuning_version}, {"kernels", std::move(kernels)}};
+  return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
+std::vector<TunedPlan> merge_tuned_plans(std::vector<TunedPlan> plans, const std::vector<TunedPlan>& newer) {
+  for (const TunedPlan& plan : newer) {
+    std::erase_if(plans, [&](const TunedPlan& old) { return old.key == plan.key; });
+    plans.push_back(plan);
+  }
+  return plans;
+}
+
+}  // namespace epifuse::jit

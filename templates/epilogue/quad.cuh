@@ -1,0 +1,31 @@
+// What four lanes of a quad hold in wgmma's column order, put in the order of memory: lane l has pairs of columns
+// 8j + 2l + {0, 1}, j = 0..3, and is to have the eight from 8l. Packed values take a half or a quarter of the shuffles
+// that accumulators would take.
+#pragma once
+
+#include "ptx/types.cuh"
+
+namespace epifuse {
+
+// Swaps `b` of the lower lane with `a` of the upper one.
+EPIFUSE_DEVICE void exchange(u32& a, u32& b, bool upper, int lane_mask) {
+  const u32 got = __shfl_xor_sync(~0u, upper ? a : b, lane_mask);
+  a = upper ? got : a;
+  b = upper ? b : got;
+}
+
+// Pairs of bytes: low has those of j = 0 and 1, high those of j = 2 and 3. Lanes that are two apart first exchange the
+// words that they need, then neighbours one pair of each.
+EPIFUSE_DEVICE void straighten_codes(u32& low, u32& high, int l) {
+  const bool odd = l & 1, upper = l & 2;
+  const u32 keep = upper ? high : low;
+  const u32 got = __shfl_xor_sync(~0u, upper ? low : high, 2);
+  // One is of lane 0 or 1, the other of lane 2 or 3, whichever are odd as this one is; of the two pairs in each, this
+  // lane wants the second if it is odd.
+  const u32 from_01 = upper ? got : keep, from_23 = upper ? keep : got;
+  const u32 other = __shfl_xor_sync(~0u, __byte_perm(from_01, from_23, odd ? 0x5410 : 0x7632), 1);
+  low = __byte_perm(from_01, other, odd ? 0x3254 : 0x5410);
+  high = __byte_perm(from_23, other, odd ? 0x3276 : 0x7610);
+}
+
+}  // namespace epifuse

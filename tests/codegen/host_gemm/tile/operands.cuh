@@ -1,0 +1,43 @@
+// Stand-in: a stage holds the name of a tile and which of its k-tiles it is.
+#pragma once
+
+#include "atom/operand.cuh"
+#include "atom/ownership.cuh"
+#include "ptx/mbarrier.cuh"
+#include "ptx/memory.cuh"
+#include "ptx/wgmma.cuh"
+#include "tile/tile.cuh"
+
+namespace epifuse {
+
+template <int places>
+u32 name_of(const Tile<places>& tile) {
+  return static_cast<u32>(tile.group) << 20 | static_cast<u32>(tile.row_tile) << 10 |
+         static_cast<u32>(tile.column_tile);
+}
+
+template <class Plan, class Parameters>
+struct Operands {
+  static constexpr int part_columns = Plan::tile_columns;
+  static constexpr u32 a_bytes = 8, slice_bytes = 8;
+  static constexpr u32 stage_bytes = a_bytes + Plan::slices * slice_bytes;
+
+  struct Source {
+    u32 tile;
+    int depth;
+  };
+
+  static Source source(const Parameters& p, const Tile<Plan::places>& tile) {
+    return {name_of(tile), Plan::ragged_depth ? tile.depth : p.depth};
+  }
+  static void load(const Parameters&, u32 stage, u32 full, int segment, int k, const Source& source) {
+    const int k_tiles = (source.depth + k_tile - 1) / k_tile;
+    ptx::store_shared_64(stage, source.tile, static_cast<u32>(segment * k_tiles + k / k_tile));
+    for (int slice = 0; slice < Plan::slices; ++slice)
+      ptx::store_shared_64(stage + a_bytes + slice * slice_bytes, source.tile, static_cast<u32>(slice));
+    ptx::mbarrier_complete(full, stage_bytes);
+  }
+  static int first_column(int column_tile, int slice) { return (column_tile * Plan::slices + slice) * part_columns; }
+};
+
+}  // namespace epifuse

@@ -1,0 +1,58 @@
+// explain: what kernels cost at least, what fusing them saves, and why they get their plans.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/commands.h"
+#include "tools/compile_kernel.h"
+#include "tools/explanation.h"
+#include "tools/sized_kernels.h"
+#include "tools/spec_file.h"
+
+namespace epifuse::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What the cache has of a kernel; nothing is compiled for this, and nothing said about the cache.
+jit::CompiledKernelPtr find_compiled(const Program& program, const SizedKernel& kernel, const CompilerOptions& options,
+                                     Surroundings& world) {
+  Surroundings quiet{world.settings, "", world.disk, nullptr};
+  quiet.settings.jit = false;
+  const std::unique_ptr<jit::Engine> engine = make_engine(quiet, true);
+  Diagnostics ignored;
+  const auto compiled = engine->compile(program, kernel.name, options, ignored);
+  return compiled && *compiled ? **compiled : nullptr;
+}
+
+}  // namespace
+
+Report explain(const CommandLine& line, Surroundings& world) {
+  Diagnostics diagnostics;
+  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
+  if (!program) return failure(program.error());
+  if (diagnostics.has_errors()) return failure(std::move(diagnostics));
+  const auto kernels = sized_kernels(*program, line, world, diagnostics);
+  if (!kernels) return failure(kernels.error());
+  if (!*kernels) return failure(std::move(diagnostics));
+
+  Report report;
+  Json list = Json::array();
+  const auto tuned = tuned_plans(world);
+  for (const SizedKernel& kernel : **kernels) {
+    CompilerOptions options = kernel.compiler_options(line);
+    options.tuned = tuned;
+    std::optional<PlannedKernel> planned = plan_kernel(*program, kernel.name, options, diagnostics);
+    if (!planned) return failure(std::move(diagnostics));
+    Result<Explanation> explanation = explain_kernel(kernel, *std::move(planned), line);
+    if (!explanation) return failure(explanation.error());
+    explanation->compiled = find_compiled(*program, kernel, options, world);
+    if (!report.text.empty()) report.text += '\n';
+    report.text += explanation_text(*explanation);
+    list.push_back(Json::parse(explanation_json(*explanation)));
+  }
+  report.fields = Json{{"kernels", std::move(list)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  report.diagnostics = std::move(diagnostics);
+  return report;
+}
+
+}  // namespace epifuse::tools

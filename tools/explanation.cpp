@@ -1,0 +1,227 @@
+#include "tools/explanation.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "compiler/lowering/unfuse.h"
+#include "tools/compile_kernel.h"
+#include "tools/cost_text.h"
+
+namespace epifuse::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Result<Explanation::Unfused> unfused_cost(const ir::Graph& lowered, const ir::LaunchSizes& sizes,
+                                          const TargetFigures& figures) {
+  Explanation::Unfused made;
+  const lowering::Unfused unfused = lowering::unfuse(lowered);
+  made.kernels = unfused.stages.size();
+  for (const lowering::UnfusedStage& stage : unfused.stages) {
+    const Result<ir::Work> work = ir::least_work(stage.graph, sizes);
+    if (!work) return work.error();
+    made.bytes += work->bytes();
+    made.hot_ms += ir::floor_of(*work, figures, figures.multiprocessors, figures.hot_clock_mhz).ms();
+  }
+  return made;
+}
+
+std::string_view role_name(TensorRole role) {
+  switch (role) {
+    case TensorRole::input: return "input";
+    case TensorRole::output: return "output";
+    case TensorRole::group_sizes: return "groups";
+  }
+  return "";
+}
+
+bool has_product(const Explanation& e) { return e.work.flop() > 0; }
+
+std::string work_text(const Explanation& e) {
+  const ir::Work& work = e.work;
+  std::string text;
+  if (has_product(e))
+    text +=
+        fmt::format("  products         {} of {}-bit operands\n", flop_text(work.flop()), work.flop_16 > 0 ? 16 : 8);
+  text += fmt::format("  memory           at least {} read and {} written\n", bytes_text(work.read),
+                      bytes_text(work.written));
+  return text;
+}
+
+// Times of a hot card, with those at full clock in brackets where they differ.
+std::string floors_text(const Explanation& e) {
+  const auto both = [](double hot, double full) {
+    return hot == full ? fmt::format("{:.3f} ms", hot) : fmt::format("{:.3f} ms ({:.3f})", hot, full);
+  };
+  std::string text = fmt::format("  floor            {}: ", both(e.hot.ms(), e.full.ms()));
+  if (has_product(e))
+    text +=
+        fmt::format("tensor cores {}, memory {:.3f} ms\n", both(e.hot.tensor_ms, e.full.tensor_ms), e.hot.memory_ms);
+  else
+    text += "memory\n";
+  if (e.work.pass_bytes > 0) {
+    const double saved = e.work.product_bytes + e.work.pass_bytes - e.work.bytes();
+    text += fmt::format("  product + pass   {}: what one ideal memory pass behind a product would take\n",
+                        both(e.hot.two_launches_ms, e.full.two_launches_ms));
+    text += fmt::format("  fusion saves     {} and {:.3f} ms, {:.1f} % of that\n", bytes_text(saved),
+                        e.hot.two_launches_ms - e.hot.ms(), 100 * (1 - e.hot.ms() / e.hot.two_launches_ms));
+  }
+  text += fmt::format("  unfused form     {} kernel{}, {}, at least {:.3f} ms\n", e.unfused.kernels,
+                      e.unfused.kernels == 1 ? "" : "s", bytes_text(e.unfused.bytes), e.unfused.hot_ms);
+  return text;
+}
+
+std::string buffers_text(const Explanation& e) {
+  std::string text = fmt::format("  {:16} {:7} {:5} {:24} {:>10} {:>10} {:>10}\n", "buffer", "", "type", "shape",
+                                 "size", "read", "written");
+  for (const ir::BufferWork& made : e.work.buffers)
+    text += fmt::format("  {:16} {:7} {:5} {:24} {:>10} {:>10} {:>10}\n", made.buffer.name, role_name(made.buffer.role),
+                        storage_name(made.buffer.storage), fmt::format("[{}]", fmt::join(made.extents, ", ")),
+                        bytes_text(static_cast<double>(made.bytes)), made.read == 0 ? "-" : bytes_text(made.read),
+                        made.written == 0 ? "-" : bytes_text(made.written));
+  return text;
+}
+
+const lowering::KernelPlan& taken_plan(const Explanation& e) {
+  return e.compiled ? e.compiled->planned.lowered.plans[e.compiled->plan] : e.plans.front();
+}
+
+std::string why(const Explanation& e) {
+  if (e.plan_was_asked_for) return "asked for";
+  if (e.first_is_tuned && (!e.compiled || e.compiled->plan == 0)) return "from the tuning file";
+  if (e.compiled && !e.compiled->refused.empty()) return "better ones were refused";
+  return e.plans.size() == 1 ? "the only one" : fmt::format("the first of {} by the cost model", e.plans.size());
+}
+
+std::string plan_text(const Explanation& e) {
+  const lowering::KernelPlan& plan = taken_plan(e);
+  std::string text = fmt::format("  plan             {}: {}\n", lowering::schedule_name(plan.schedule), why(e));
+  if (plan.schedule.family == lowering::Family::pointwise)
+    return text + fmt::format("                   {} launch{}\n", plan.pointwise.size(),
+                              plan.pointwise.size() == 1 ? "" : "es");
+  const lowering::Schedule& schedule = plan.schedule;
+  text += fmt::format("                   {} of {} bytes of shared memory", plan.shared_bytes,
+                      plan.target.shared_bytes_per_block);
+  if (schedule.family == lowering::Family::gemm)
+    text += fmt::format(", {} stages; registers of a thread {} (producer), {} (consumers)", schedule.stages,
+                        schedule.registers_producer, schedule.registers_consumer);
+  text += '\n';
+  if (e.plans.size() > 1) {
+    text += "                   cost by the model, relative to the first:";
+    for (const lowering::KernelPlan& other : e.plans)
+      text += fmt::format("{} {} {:.3f}", &other == &e.plans.front() ? "" : ",",
+                          lowering::schedule_name(other.schedule), other.cost / e.plans.front().cost);
+    text += '\n';
+  }
+  return text;
+}
+
+std::string compiled_text(const Explanation& e) {
+  if (!e.compiled) return "  compiled         not yet\n";
+  const KernelImage& image = e.compiled->image;
+  std::string text = fmt::format("  compiled         {} registers at entry, {} bytes of spills{}\n", image.registers,
+                                 image.spill_bytes, image.wgmma_serialized ? ", wgmma serialised" : "");
+  for (const jit::RefusedPlan& refused : e.compiled->refused)
+    text += fmt::format("  refused          {}: it {}\n", refused.schedule, refused.reason);
+  for (const std::string& warning : image.warnings) text += fmt::format("  warning          {}\n", warning);
+  return text;
+}
+
+Json floor_json(const ir::Floor& floor, double clock_mhz) {
+  return {{"clock_mhz", clock_mhz},
+          {"tensor_ms", floor.tensor_ms},
+          {"memory_ms", floor.memory_ms},
+          {"ms", floor.ms()},
+          {"product_and_pass_ms", floor.two_launches_ms}};
+}
+
+Json plan_json(const Explanation& e) {
+  const lowering::KernelPlan& plan = taken_plan(e);
+  Json shared = Json::array(), others = Json::array();
+  for (const lowering::SharedBuffer& buffer : plan.shared)
+    shared.push_back({{"name", buffer.name}, {"bytes", buffer.bytes}});
+  for (const lowering::KernelPlan& other : e.plans)
+    others.push_back({{"plan", lowering::schedule_name(other.schedule)}, {"cost", other.cost}});
+  Json json = {{"plan", lowering::schedule_name(plan.schedule)},
+               {"why", why(e)},
+               {"shared_bytes", plan.shared_bytes},
+               {"shared_bytes_limit", plan.target.shared_bytes_per_block},
+               {"shared", std::move(shared)}};
+  if (plan.schedule.family == lowering::Family::gemm)
+    json.update({{"stages", plan.schedule.stages},
+                 {"registers_producer", plan.schedule.registers_producer},
+                 {"registers_consumer", plan.schedule.registers_consumer}});
+  json["plans"] = std::move(others);
+  return json;
+}
+
+Json buffers_json(const Explanation& e) {
+  Json list = Json::array();
+  for (const ir::BufferWork& made : e.work.buffers)
+    list.push_back({{"name", made.buffer.name},
+                    {"role", role_name(made.buffer.role)},
+                    {"storage", storage_name(made.buffer.storage)},
+                    {"shape", made.extents},
+                    {"bytes", made.bytes},
+                    {"read_bytes", made.read},
+                    {"written_bytes", made.written}});
+  return list;
+}
+
+}  // namespace
+
+Result<Explanation> explain_kernel(const SizedKernel& kernel, PlannedKernel planned, const CommandLine& line) {
+  const TargetFigures& figures = figures_of(planned.lowered.plans.front().target);
+  Explanation made;
+  made.kernel = kernel.name;
+  made.target = planned.lowered.plans.front().target;
+  made.dims = number_list(planned.graph, kernel.sizes);
+  made.sizes = kernel.sizes;
+  Result<ir::Work> work = ir::least_work(planned.graph, kernel.sizes);
+  if (!work) return work.error();
+  made.work = *std::move(work);
+  made.full_clock_mhz = figures.full_clock_mhz;
+  made.hot_clock_mhz = figures.hot_clock_mhz;
+  made.full = ir::floor_of(made.work, figures, figures.multiprocessors, figures.full_clock_mhz);
+  made.hot = ir::floor_of(made.work, figures, figures.multiprocessors, figures.hot_clock_mhz);
+  const Result<Explanation::Unfused> unfused = unfused_cost(planned.lowered.graph, kernel.sizes, figures);
+  if (!unfused) return unfused.error();
+  made.unfused = *unfused;
+  made.plan_was_asked_for = !line.schedule.empty();
+  made.first_is_tuned = planned.is_tuned(0);
+  made.plans = std::move(planned.lowered.plans);
+  return made;
+}
+
+std::string explanation_text(const Explanation& e) {
+  const TargetFigures& figures = figures_of(e.target);
+  std::string text = fmt::format("{} for {}: {}\n", e.kernel, e.target.name, numbers_text(e.dims, e.sizes));
+  text +=
+      fmt::format("  on               {}, {} multiprocessors at {:.0f} MHz, hot from bf16 products ({:.0f} MHz cold)\n",
+                  figures.card, figures.multiprocessors, e.hot_clock_mhz, e.full_clock_mhz);
+  return text + work_text(e) + floors_text(e) + plan_text(e) + compiled_text(e) + buffers_text(e);
+}
+
+std::string explanation_json(const Explanation& e) {
+  const TargetFigures& figures = figures_of(e.target);
+  Json json = {{"kernel", e.kernel},
+               {"target", e.target.name},
+               {"card", figures.card},
+               {"multiprocessors", figures.multiprocessors}};
+  json.update(Json::parse(sizes_json(e.dims, e.sizes)));
+  json.update(Json::parse(work_json(e.work)));
+  json["floor"] = {{"hot", floor_json(e.hot, e.hot_clock_mhz)}, {"full_clock", floor_json(e.full, e.full_clock_mhz)}};
+  json["unfused"] = {{"kernels", e.unfused.kernels}, {"bytes", e.unfused.bytes}, {"hot_ms", e.unfused.hot_ms}};
+  json["plan"] = plan_json(e);
+  if (e.compiled) {
+    json["compiled"] = Json::parse(kernel_json(*e.compiled));
+  } else {
+    json["compiled"] = nullptr;
+  }
+  json["buffers"] = buffers_json(e);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace epifuse::tools
