@@ -70,14 +70,6 @@ Json conditions_json(const jit::GpuConditions& conditions) {
           {"samples", conditions.samples}};
 }
 
-Json floor_json(const ir::Floor& floor, double clock_mhz) {
-  return {{"clock_mhz", clock_mhz},
-          {"tensor_ms", floor.tensor_ms},
-          {"memory_ms", floor.memory_ms},
-          {"ms", floor.ms()},
-          {"product_and_pass_ms", floor.two_launches_ms}};
-}
-
 Json host_json(const jit::HostCost& cost) {
   return {{"driver_calls", cost.driver_calls},
           {"driver_calls_alone", distribution_json(cost.bare, "us")},
@@ -100,8 +92,8 @@ Json kernel_entry(const KernelBench& bench, const BenchSetting& setting) {
     entry["host"] = host_json(*bench.host);
     return entry;
   }
-  entry["floor"] = {{"hot", floor_json(bench.hot_floor, bench.hot_clock_mhz)},
-                    {"full_clock", floor_json(bench.full_clock_floor, setting.full_clock_mhz)}};
+  entry["floor"] = {{"hot", Json::parse(floor_json(bench.hot_floor, bench.hot_clock_mhz))},
+                    {"full_clock", Json::parse(floor_json(bench.full_clock_floor, setting.full_clock_mhz))}};
   entry["hot"] = conditions_json(bench.hot);
   entry["hot"]["is_hot"] = bench.hot.sm_clock_mhz ? Json(bench.hot.hot()) : Json();
   entry["full_clock"] = bench.full_clock.samples > 0 ? conditions_json(bench.full_clock) : Json();

@@ -71,4 +71,13 @@ std::string work_json(const ir::Work& work) {
       .dump();
 }
 
+std::string floor_json(const ir::Floor& floor, double clock_mhz) {
+  return Json{{"clock_mhz", clock_mhz},
+              {"tensor_ms", floor.tensor_ms},
+              {"memory_ms", floor.memory_ms},
+              {"ms", floor.ms()},
+              {"product_and_pass_ms", floor.two_launches_ms}}
+      .dump();
+}
+
 }  // namespace epifuse::tools

@@ -25,4 +25,7 @@ std::string sizes_json(const std::vector<std::pair<std::string, int64_t>>& dims,
 // Keys "flop", "read_bytes", "written_bytes", "product_bytes", "pass_bytes", as the text of a JSON object.
 std::string work_json(const ir::Work& work);
 
+// Keys "clock_mhz", "tensor_ms", "memory_ms", "ms", "product_and_pass_ms", as the text of a JSON object.
+std::string floor_json(const ir::Floor& floor, double clock_mhz);
+
 }  // namespace epifuse::tools

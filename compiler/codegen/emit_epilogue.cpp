@@ -229,7 +229,7 @@ class Emitter {
     line("    if (tile.valid_rows < tile_rows) {{");
     line("#pragma unroll 1");
     line("      for (int block = 0; block < {}; ++block) {{", blocks());
-    line("        const {} columns(lane, first_column + block * block_columns, p.columns);", columns_type());
+    line("        const OwnColumns columns(lane, first_column + block * block_columns, p.columns);");
     out_ += text;
     line("      }}\n    }}");
   }

@@ -97,7 +97,6 @@ bool place_buffers(KernelPlan& plan, int usual_stages, std::optional<int> stages
 class Planner {
  public:
   Planner(const ir::Graph& graph, const KernelPlan& base) : graph_(graph), base_(base) {
-    base_.deal = deal_of(base_.gemm);
     base_.slot_bytes = slot_bytes_of(graph, base_);
     epilogue_ = epilogue_cost(graph, base_);
   }

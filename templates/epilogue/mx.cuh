@@ -203,13 +203,13 @@ EPIFUSE_DEVICE void store_4_codes(bool on, const OwnRows& rows, u8* to, u32 code
 }
 
 // Zero in the codes of a group's gap in a block: a NaN scale has made them NaN. By the threads that have stored them.
-template <bool whole, int apart = 1, ColumnOrder order>
-EPIFUSE_DEVICE void clear_codes_of_gap(void* codes, i64 pitch, const OwnRows& rows, const OwnColumnsOf<order>& columns,
+template <bool whole, int apart = 1>
+EPIFUSE_DEVICE void clear_codes_of_gap(void* codes, i64 pitch, const OwnRows& rows, const OwnColumns& columns,
                                        int column) {
   u8* at = static_cast<u8*>(codes) + column * pitch + rows.first;
 #pragma unroll 1
   for (int c = 0; c < own_columns; ++c) {
-    u8* to = ptx::offset(at, columns.step(c) * apart, static_cast<u32>(pitch));
+    u8* to = ptx::offset(at, c * apart, static_cast<u32>(pitch));
     if (whole && !rows.exists(0)) {
       ptx::store_32(columns.exist && rows.has(0), to, 0);
     } else {
@@ -223,10 +223,10 @@ EPIFUSE_DEVICE void clear_codes_of_gap(void* codes, i64 pitch, const OwnRows& ro
 // NaN scale makes codes of theirs NaN all the same (clear_codes_of_gap).
 // The place starts at multiples of 32 rows. whole: so does its limit; otherwise the last block may be short. The
 // thread's columns lie `apart` places apart.
-template <class Element, bool whole, int apart = 1, class Scales, ColumnOrder order>
+template <class Element, bool whole, int apart = 1, class Scales>
 EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, i64 pitch, void* scale_bytes,
                                         i64 scale_pitch, Scales& gathered, const Lane& lane, const OwnRows& rows,
-                                        const OwnColumnsOf<order>& columns, int column, int block) {
+                                        const OwnColumns& columns, int column, int block) {
   using M = Mx<Element>;
   const auto& v = block_values.v;
   u32 t[own_columns / 2];  // magnitudes of column pairs, over the thread's rows
@@ -252,9 +252,8 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
   const bool block_on = columns.exist && rows.count + own_rows * lane.q > 0;
   // Lanes q and q + 4 hold the same pair: each stores one byte of it.
   const int own = 4 * (lane.q & 1) + (lane.q & 2) + (lane.q >> 2);
-  gathered.put(scale_bytes, scale_pitch, lane, rows, block_on, column + columns.step(own) * apart,
-               block * block_columns + lane.template first_column<order>() + columns.step(own),
-               (lane.q & 4 ? bytes >> 16 : bytes) & 0xff);
+  gathered.put(scale_bytes, scale_pitch, lane, rows, block_on, column + own * apart,
+               block * block_columns + lane.first_column() + own, (lane.q & 4 ? bytes >> 16 : bytes) & 0xff);
 
   const int holders = (lane.q & 4) * 4 + lane.l;
   u8* at = static_cast<u8*>(codes) + column * pitch + rows.first;
@@ -263,9 +262,9 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
     const u32 both = __shfl_sync(~0u, inverses, holders | (j >> 1) << 2 | (j & 1) << 3);
     const float a = ptx::bf16_low(both), b = ptx::bf16_high(both);
     const int c = 2 * j;
-    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, columns.step(c) * apart, static_cast<u32>(pitch)),
+    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, c * apart, static_cast<u32>(pitch)),
                          M::pack4(v[0][c] * a, v[1][c] * a, v[2][c] * a, v[3][c] * a));
-    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, columns.step(c + 1) * apart, static_cast<u32>(pitch)),
+    store_4_codes<whole>(columns.exist, rows, ptx::offset(at, (c + 1) * apart, static_cast<u32>(pitch)),
                          M::pack4(v[0][c + 1] * b, v[1][c + 1] * b, v[2][c + 1] * b, v[3][c + 1] * b));
   }
 }

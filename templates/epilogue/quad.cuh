@@ -1,18 +1,10 @@
-// What four lanes of a quad hold in wgmma's column order, put in the order of memory: lane l has pairs of columns
-// 8j + 2l + {0, 1}, j = 0..3, and is to have the eight from 8l. Packed values take a half or a quarter of the shuffles
-// that accumulators would take.
+// Codes of a quad in wgmma's column order, put in the order of memory: lane l has pairs of columns 8j + 2l + {0, 1},
+// j = 0..3, and is to have the eight from 8l. Packed, they take a quarter of the shuffles that accumulators take.
 #pragma once
 
 #include "ptx/types.cuh"
 
 namespace epifuse {
-
-// Swaps `b` of the lower lane with `a` of the upper one.
-EPIFUSE_DEVICE void exchange(u32& a, u32& b, bool upper, int lane_mask) {
-  const u32 got = __shfl_xor_sync(~0u, upper ? a : b, lane_mask);
-  a = upper ? got : a;
-  b = upper ? b : got;
-}
 
 // Pairs of bytes: low has those of j = 0 and 1, high those of j = 2 and 3. Lanes that are two apart first exchange the
 // words that they need, then neighbours one pair of each.

@@ -7,6 +7,7 @@
 // cache, the additions take longer where memory is the limit: it adds about 0.27 * 10^12 f32 in a second.
 #pragma once
 
+#include "atom/quad.cuh"
 #include "epilogue/place.cuh"
 #include "epilogue/quad.cuh"
 #include "epilogue/storage.cuh"

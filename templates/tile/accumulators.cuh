@@ -3,6 +3,7 @@
 
 #include "atom/operand.cuh"
 #include "atom/ownership.cuh"
+#include "atom/quad.cuh"
 #include "atom/wgmma.cuh"
 #include "ptx/wgmma.cuh"
 
@@ -128,12 +129,6 @@ struct Accumulators {
   static EPIFUSE_DEVICE constexpr int half_index(int half, int i, int c) {
     return piece == 1 ? 4 * (2 * (c & 3) + (c >> 2)) + 2 * (i & 1) + half
                       : 4 * (4 * (c >> 2) + 2 * (c >> 1 & 1) + half) + 2 * (i & 1) + (c & 1);
-  }
-  // Swaps `b` of the lower lane with `a` of the upper one.
-  static EPIFUSE_DEVICE void exchange(float& a, float& b, bool upper, int lane_mask) {
-    const float got = __shfl_xor_sync(~0u, upper ? a : b, lane_mask);
-    a = upper ? got : a;
-    b = upper ? b : got;
   }
 };
 

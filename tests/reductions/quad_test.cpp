@@ -1,4 +1,4 @@
-// Columns in wgmma's own order, put in the order of memory (templates/epilogue/quad.cuh).
+// Columns in wgmma's own order, put in the order of memory (templates/atom/quad.cuh, templates/epilogue/quad.cuh).
 
 #include "tests/reductions/reduction_support.h"
 
