@@ -95,13 +95,17 @@ std::string Diagnostics::print() const {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& names) {
   const std::string* best = nullptr;
-  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  // Of equal ones the one that is made of the word's letters: rellu is relu rather than reglu.
+  const auto letters_missing = [&](const std::string& name) {
+    return std::count_if(name.begin(), name.end(), [&](char c) { return word.find(c) == std::string_view::npos; });
+  };
+  size_t best_distance = std::max<size_t>(1, word.size() / 3);
   for (const std::string& name : names) {
     const size_t distance = edit_distance(word, name);
-    if (distance < best_distance) {
-      best = &name;
-      best_distance = distance;
-    }
+    if (distance > best_distance) continue;
+    if (best && distance == best_distance && letters_missing(name) >= letters_missing(*best)) continue;
+    best = &name;
+    best_distance = distance;
   }
   return best ? *best : std::string();
 }

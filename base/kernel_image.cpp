@@ -45,21 +45,25 @@ bool is_count(const Json& value) {
 
 }  // namespace
 
-std::string KernelImage::to_bytes() const {
+KernelImage::Parts KernelImage::to_parts() const {
   const Json metadata = {{"registers", registers},
                          {"spill_bytes", spill_bytes},
                          {"wgmma_serialized", wgmma_serialized},
                          {"warnings", warnings}};
-  const std::string recipe_text = recipe.to_json();
-  std::string text = metadata.dump(-1, ' ', true, Json::error_handler_t::replace);
-  while ((header_bytes + recipe_text.size() + text.size()) % 16 != 0) text.push_back(' ');
+  return {recipe.to_json(), metadata.dump(-1, ' ', true, Json::error_handler_t::replace), cubin};
+}
+
+std::string KernelImage::to_bytes() const {
+  Parts parts = to_parts();
+  std::string& text = parts.metadata;
+  while ((header_bytes + parts.recipe.size() + text.size()) % 16 != 0) text.push_back(' ');
 
   std::string out(magic);
   append(out, static_cast<uint32_t>(kernel_image_version));
   append(out, static_cast<uint32_t>(text.size()));
-  append(out, static_cast<uint64_t>(recipe_text.size()));
+  append(out, static_cast<uint64_t>(parts.recipe.size()));
   append(out, static_cast<uint64_t>(cubin.size()));
-  return out + recipe_text + text + cubin;
+  return out.append(parts.recipe).append(text).append(cubin.view());
 }
 
 Result<KernelImage> KernelImage::from_bytes(std::string_view bytes, std::optional<KnownRecipe> known) {
@@ -74,9 +78,12 @@ Result<KernelImage> KernelImage::from_bytes(std::string_view bytes, std::optiona
   if (text_bytes > rest || recipe_bytes > rest - text_bytes || cubin_bytes != rest - text_bytes - recipe_bytes) {
     return damaged("the size is wrong");
   }
-  const std::string_view recipe_text = bytes.substr(header_bytes, recipe_bytes),
-                         text = bytes.substr(header_bytes + recipe_bytes, text_bytes);
+  return from_parts(bytes.substr(header_bytes, recipe_bytes), bytes.substr(header_bytes + recipe_bytes, text_bytes),
+                    std::string(bytes.substr(bytes.size() - cubin_bytes)), known);
+}
 
+Result<KernelImage> KernelImage::from_parts(std::string_view recipe_text, std::string_view text, SharedBytes cubin,
+                                            std::optional<KnownRecipe> known) {
   const Json metadata = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!metadata.is_object() || metadata.size() != 4) return damaged("the metadata cannot be read");
   const auto get = [&](const char* key) {
@@ -103,7 +110,7 @@ Result<KernelImage> KernelImage::from_bytes(std::string_view bytes, std::optiona
   image.registers = registers.get<int>();
   image.spill_bytes = spill_bytes.get<int>();
   image.wgmma_serialized = serialized.get<bool>();
-  image.cubin = bytes.substr(bytes.size() - cubin_bytes);
+  image.cubin = std::move(cubin);
   return image;
 }
 

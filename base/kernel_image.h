@@ -10,11 +10,12 @@
 
 #include "base/launch_recipe.h"
 #include "base/result.h"
+#include "base/shared_bytes.h"
 
 namespace epifuse {
 
 struct KernelImage {
-  std::string cubin;
+  SharedBytes cubin;
   LaunchRecipe recipe;
   int registers = 0;                  // per thread at entry, the largest over the entries
   int spill_bytes = 0;                // stores and loads together, the sum over the entries
@@ -29,6 +30,16 @@ struct KernelImage {
     std::string_view json;
   };
   static Result<KernelImage> from_bytes(std::string_view bytes, std::optional<KnownRecipe> known = std::nullopt);
+
+  // The same in parts, for who stores equal parts of several images once. The cubin is shared, not copied.
+  struct Parts {
+    std::string recipe;    // canonical JSON
+    std::string metadata;  // JSON; equal facts give equal bytes
+    SharedBytes cubin;
+  };
+  Parts to_parts() const;
+  static Result<KernelImage> from_parts(std::string_view recipe, std::string_view metadata, SharedBytes cubin,
+                                        std::optional<KnownRecipe> known = std::nullopt);
 };
 
 }  // namespace epifuse

@@ -1,9 +1,11 @@
 // The table of environment variables, and the reading of each.
 #include "base/settings.h"
 
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fmt/format.h>
+#include <limits>
 
 namespace epifuse {
 namespace {
@@ -16,9 +18,13 @@ struct Variable {
 constexpr Variable variables[] = {
     {"EPIFUSE_CACHE_DIR", "directory of the kernel cache; off: keep kernels in memory only"},
     {"EPIFUSE_CACHE_READ", "more cache directories, read but never written, separated by ':'"},
+    {"EPIFUSE_CACHE_TRUST", "own, or shared: directories of EPIFUSE_CACHE_READ may be written by others"},
+    {"EPIFUSE_CACHE_SIZE", "bytes that the kernel cache may take on the disk, as 500M or 2G; unlimited: any"},
     {"EPIFUSE_BUNDLES", "bundles of prebuilt kernels, separated by ':'"},
     {"EPIFUSE_NVRTC", "the libnvrtc to compile with: a file, or the directory that holds it"},
     {"EPIFUSE_JIT", "on, or off: a missing kernel is an error and never a compile"},
+    {"EPIFUSE_RECORD",
+     "a file that gets a line for each kernel that is asked for, for `epifuse prebuild --from-record`"},
     {"EPIFUSE_TUNING", "a tuning file: the plans that `epifuse tune` found fastest"},
     {"EPIFUSE_LOG", "error, warn, info or debug"},
     {"CUDA_HOME", "a CUDA toolkit, searched for libnvrtc"},
@@ -86,6 +92,19 @@ Environment process_environment() {
   };
 }
 
+std::optional<uint64_t> parse_bytes(std::string_view text) {
+  if (text == "unlimited") return 0;
+  constexpr std::string_view suffixes = "KMGT";
+  const size_t suffix = text.empty() ? std::string_view::npos : suffixes.find(text.back());
+  const int shift = suffix == std::string_view::npos ? 0 : 10 * static_cast<int>(suffix + 1);
+  if (shift != 0) text.remove_suffix(1);
+  uint64_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || number == 0) return std::nullopt;
+  if (number > std::numeric_limits<uint64_t>::max() >> shift) return std::nullopt;
+  return number << shift;
+}
+
 Result<Settings> read_settings(const Environment& environment) {
   Settings settings;
 
@@ -95,10 +114,21 @@ Result<Settings> read_settings(const Environment& environment) {
     settings.cache_directory = cache.empty() ? default_cache_directory(environment) : absolute(cache);
   }
   settings.read_cache_directories = absolute_list(value_of(environment, "EPIFUSE_CACHE_READ"));
+  const std::string trust = value_of(environment, "EPIFUSE_CACHE_TRUST");
+  if (!trust.empty() && trust != "own" && trust != "shared") {
+    return bad_value("EPIFUSE_CACHE_TRUST", trust, "'own' or 'shared'");
+  }
+  settings.trust_shared = trust == "shared";
+  if (const std::string size = value_of(environment, "EPIFUSE_CACHE_SIZE"); !size.empty()) {
+    const std::optional<uint64_t> bytes = parse_bytes(size);
+    if (!bytes) return bad_value("EPIFUSE_CACHE_SIZE", size, "a number of bytes, as 500M or 2G, or 'unlimited'");
+    settings.cache_bytes = *bytes;
+  }
   settings.bundles = absolute_list(value_of(environment, "EPIFUSE_BUNDLES"));
   settings.nvrtc = absolute(value_of(environment, "EPIFUSE_NVRTC"));
   settings.cuda_home = absolute(value_of(environment, "CUDA_HOME"));
   settings.tuning = absolute(value_of(environment, "EPIFUSE_TUNING"));
+  settings.record = absolute(value_of(environment, "EPIFUSE_RECORD"));
 
   const std::string jit = value_of(environment, "EPIFUSE_JIT");
   if (!jit.empty() && jit != "on" && jit != "off") return bad_value("EPIFUSE_JIT", jit, "'on' or 'off'");
@@ -134,6 +164,8 @@ std::vector<SettingRow> settings_table(const Environment& environment) {
     if (!row.is_set) {
       const std::string_view name = variable.name;
       if (name == "EPIFUSE_CACHE_DIR") row.value = default_cache_directory(environment);
+      if (name == "EPIFUSE_CACHE_TRUST") row.value = "own";
+      if (name == "EPIFUSE_CACHE_SIZE") row.value = "2G";
       if (name == "EPIFUSE_JIT") row.value = "on";
       if (name == "EPIFUSE_LOG") row.value = "warn";
     }

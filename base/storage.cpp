@@ -1,6 +1,7 @@
 #include "base/storage.h"
 
 #include <array>
+#include <fmt/format.h>
 
 namespace epifuse {
 namespace {
@@ -33,5 +34,11 @@ std::optional<Storage> parse_storage(std::string_view name) {
 int storage_bits(Storage storage) { return table[static_cast<size_t>(storage)].bits; }
 
 int64_t storage_bytes(Storage storage, int64_t count) { return (count * storage_bits(storage) + 7) / 8; }
+
+std::string odd_row_fault(std::string_view name, Storage storage, std::string_view extent, int64_t size) {
+  if (storage_bits(storage) >= 8 || size % 2 == 0) return "";
+  return fmt::format("'{}' has two {} codes in a byte, and its last dimension, {} = {}, is odd", name,
+                     storage_name(storage), extent, size);
+}
 
 }  // namespace epifuse

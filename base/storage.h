@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace epifuse {
@@ -28,5 +29,9 @@ int storage_bits(Storage storage);
 
 // Bytes of `count` elements that lie one behind the other.
 int64_t storage_bytes(Storage storage, int64_t count);
+
+// Rows of 4-bit elements are whole bytes. What is wrong with a buffer of that name whose last extent is `size`, written
+// as `extent` ("S * 3"), in words for its owner; empty: nothing.
+std::string odd_row_fault(std::string_view name, Storage storage, std::string_view extent, int64_t size);
 
 }  // namespace epifuse

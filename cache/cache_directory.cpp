@@ -1,12 +1,15 @@
-// Trust in a directory, and the way from a key to the file of its entry.
+// Trust in a directory and in a file, and the way from a key to the file of its entry.
 #include "cache/cache_directory.h"
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <unistd.h>
+#include <utility>
 
 namespace epifuse::cache {
 namespace {
+
+// An entry that is used all the time is stamped this often, in seconds.
+constexpr int64_t stamp_interval = 3600;
 
 // A trailing slash would make lstat follow the link that open() is to refuse.
 std::string without_trailing_slashes(std::string path) {
@@ -14,26 +17,45 @@ std::string without_trailing_slashes(std::string path) {
   return path;
 }
 
-constexpr size_t entry_name_length = 65;
+constexpr size_t digest_length = 32, entry_name_length = 2 * digest_length + 1;
 
-// 32 hex digits, a point, 32 hex digits: locks, temporaries and *.bad files are not entries.
-bool is_entry_name(std::string_view name) {
-  if (name.size() != entry_name_length || name[32] != '.') return false;
-  for (size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (i != 32 && !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
-  }
-  return true;
+bool is_digest(std::string_view text) {
+  return text.size() == digest_length && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-CacheDirectory::Stored stored(const EntryView& entry) {
-  return {entry.kind, std::string(entry.toolchain), std::string(entry.metadata), std::string(entry.payload)};
+bool is_entry_name(std::string_view name) {
+  return name.size() == entry_name_length && is_digest(name.substr(0, digest_length)) && name[digest_length] == '.' &&
+         is_digest(name.substr(digest_length + 1));
+}
+
+bool is_note_name(std::string_view name) {
+  return name.starts_with(toolchain_note_prefix) && is_digest(name.substr(toolchain_note_prefix.size()));
 }
 
 }  // namespace
 
-CacheDirectory::CacheDirectory(FileSystem& disk, std::string path, Use use)
-    : disk_(disk), path_(without_trailing_slashes(std::move(path))), use_(use) {}
+FileKind file_kind(std::string_view name) {
+  if (is_entry_name(name)) return FileKind::entry;
+  if (is_note_name(name)) return FileKind::note;
+  if (is_temporary_name(name)) {
+    constexpr size_t note_length = toolchain_note_prefix.size() + digest_length;
+    const bool ours = is_entry_name(name.substr(0, entry_name_length)) || is_note_name(name.substr(0, note_length));
+    return ours ? FileKind::temporary : FileKind::foreign;
+  }
+  if (!is_entry_name(name.substr(0, entry_name_length))) return FileKind::foreign;
+  const std::string_view suffix = name.substr(entry_name_length);
+  if (suffix == lock_suffix) return FileKind::lock;
+  if (suffix == claim_suffix) return FileKind::claim;
+  return suffix == bad_suffix ? FileKind::bad : FileKind::foreign;
+}
+
+std::string_view miss_name(CacheDirectory::Miss miss) {
+  constexpr std::string_view names[] = {"good", "absent", "damaged", "untrusted", "other_version", "unreadable"};
+  return names[static_cast<size_t>(miss)];
+}
+
+CacheDirectory::CacheDirectory(FileSystem& disk, std::string path, Use use, uint32_t user)
+    : disk_(disk), path_(without_trailing_slashes(std::move(path))), use_(use), user_(user) {}
 
 Status CacheDirectory::open() {
   FileStatus status = disk_.status(path_);
@@ -42,45 +64,76 @@ Status CacheDirectory::open() {
     status = disk_.status(path_);
   }
   if (!status.exists) return environment_error(fmt::format("{} does not exist", path_));
-  if (status.is_symlink) return environment_error(fmt::format("{} is a symbolic link", path_));
+  if (status.is_symlink) {
+    return environment_error(
+        fmt::format("{} is a symbolic link, which whoever owns it can turn; name the directory itself", path_));
+  }
   if (!status.is_directory) return environment_error(fmt::format("{} is not a directory", path_));
-  const uint32_t user = ::geteuid();
-  if (status.owner != user && (writable() || status.owner != 0)) {
-    return environment_error(fmt::format("{} belongs to user {} and not to this user ({})", path_, status.owner, user));
+  if (use_ == Use::shared) return {};
+  const std::string or_share =
+      writable() ? "" : ", or set EPIFUSE_CACHE_TRUST=shared if everybody who can write to it is to be trusted";
+  if (status.owner != user_ && (writable() || status.owner != 0)) {
+    return environment_error(
+        fmt::format("{} belongs to user {} and not to this user ({}); name a directory of one's own{}", path_,
+                    status.owner, user_, or_share));
   }
   if (status.mode & 022) {
-    return environment_error(fmt::format("others can write to {} (mode {:03o})", path_, status.mode & 0777));
+    return environment_error(fmt::format(
+        "others can write to {} (mode {:03o}); if nobody has put anything there, `chmod go-w {}` mends it{}", path_,
+        status.mode & 0777, path_, or_share));
   }
   return {};
 }
 
 std::string CacheDirectory::entry_path(const ArtifactKey& key) const { return path_ + "/" + key.name(); }
-std::string CacheDirectory::lock_path(const ArtifactKey& key) const { return entry_path(key) + ".lock"; }
+
+std::string CacheDirectory::distrust(const FileStatus& status) const {
+  if (status.is_symlink) return "it is a symbolic link";
+  if (use_ == Use::shared) return "";
+  if (status.owner != user_ && (writable() || status.owner != 0)) {
+    return fmt::format("it belongs to user {} and not to this user ({})", status.owner, user_);
+  }
+  if (status.mode & 022) return fmt::format("others can write to it (mode {:03o})", status.mode & 0777);
+  return "";
+}
+
+CacheDirectory::Lookup CacheDirectory::read(const std::string& name) const {
+  Lookup lookup;
+  lookup.path = path_ + "/" + name;
+  Result<FileSystem::Content> content = disk_.read_content(lookup.path);
+  const auto because = [&](Miss miss, std::string problem) {
+    lookup.miss = miss;
+    lookup.problem = std::move(problem);
+    return lookup;
+  };
+  // Another process may have set it aside meanwhile, or its directory may be gone: then it is just not there.
+  if (!content && !disk_.status(lookup.path).exists) return lookup;
+  if (!content) return because(Miss::unreadable, content.error().message);
+  if (!content->status.exists) return lookup;
+  lookup.status = content->status;
+  if (std::string problem = distrust(content->status); !problem.empty()) {
+    return because(Miss::untrusted, std::move(problem));
+  }
+  lookup.bytes = SharedBytes(std::move(content->bytes));
+  const DecodedEntry decoded = decode_entry(lookup.bytes);
+  switch (decoded.state) {
+    case EntryState::damaged: return because(Miss::damaged, decoded.reason);
+    case EntryState::other_version: lookup.miss = Miss::other_version; return lookup;
+    case EntryState::good: break;
+  }
+  lookup.miss = Miss::none;
+  lookup.entry = decoded.entry;
+  return lookup;
+}
 
 CacheDirectory::Lookup CacheDirectory::look_up(const std::string& name, const ArtifactKey& key,
                                                bool same_toolchain) const {
-  Lookup lookup;
-  lookup.path = path_ + "/" + name;
-  const FileStatus status = disk_.status(lookup.path);
-  if (!status.exists) return lookup;
-  if (status.is_symlink) {
-    lookup.problem = "it is a symbolic link";
-    return lookup;
-  }
-  Result<std::string> bytes = disk_.read(lookup.path);
-  if (!bytes) {
-    // Another process may have set it aside, or replaced it on a network disk, since it was seen: then it is just gone.
-    if (disk_.status(lookup.path).exists) lookup.problem = bytes.error().message;
-    return lookup;
-  }
-  const DecodedEntry decoded = decode_entry(*bytes);
-  if (decoded.state == EntryState::damaged) lookup.problem = decoded.reason;
-  if (decoded.state != EntryState::good) return lookup;
-  if (decoded.entry.request != key.request() || (same_toolchain && decoded.entry.toolchain != key.toolchain())) {
+  Lookup lookup = read(name);
+  if (lookup &&
+      (lookup.entry.request != key.request() || (same_toolchain && lookup.entry.toolchain != key.toolchain()))) {
+    lookup.miss = Miss::damaged;
     lookup.problem = "it holds another request";
-    return lookup;
   }
-  lookup.entry = stored(decoded.entry);
   return lookup;
 }
 
@@ -95,42 +148,31 @@ CacheDirectory::Lookup CacheDirectory::find_any_toolchain(const ArtifactKey& key
   }
   std::sort(candidates.begin(), candidates.end());
   for (const auto& [age, name] : candidates) {
-    Lookup lookup = look_up(name, key, false);
-    if (lookup.entry) return lookup;
+    if (Lookup lookup = look_up(name, key, false)) return lookup;
   }
   return {};
 }
 
 Status CacheDirectory::publish(const ArtifactKey& key, const Entry& entry) const {
-  return disk_.write_atomically(entry_path(key), encode_entry(entry));
+  const std::string bytes = encode_entry(entry);
+  const Result<bool> created = disk_.create_atomically(entry_path(key), bytes);
+  if (!created) return created.error();
+  // Somebody else was faster, or there is one that cannot be used and could not be set aside.
+  return *created || find(key) ? Status() : disk_.write_atomically(entry_path(key), bytes);
 }
 
-void CacheDirectory::remove_old_temporaries(int64_t before) const {
-  const Result<std::vector<std::string>> all = disk_.list(path_);
-  if (!all) return;
-  for (const std::string& name : *all) {
-    if (!is_temporary_name(name) || !is_entry_name(std::string_view(name).substr(0, entry_name_length))) continue;
-    const std::string file = path_ + "/" + name;
-    const FileStatus status = disk_.status(file);
-    if (status.exists && status.modified < before) (void)disk_.remove(file);
-  }
+void CacheDirectory::mark_used(const Lookup& found, int64_t now) const {
+  if (writable() && now - found.status.modified > stamp_interval) (void)disk_.touch(found.path);
 }
 
 Status CacheDirectory::set_aside(const std::string& entry_path) const {
-  return disk_.rename(entry_path, entry_path + ".bad");
+  return disk_.rename(entry_path, entry_path + std::string(bad_suffix));
 }
 
 Result<std::vector<std::string>> CacheDirectory::names() const {
   Result<std::vector<std::string>> all = disk_.list(path_);
-  if (all) std::erase_if(*all, [](const std::string& name) { return !is_entry_name(name); });
+  if (all) std::erase_if(*all, [](const std::string& name) { return file_kind(name) != FileKind::entry; });
   return all;
-}
-
-CacheDirectory::Read CacheDirectory::read(const std::string& name) const {
-  const Result<std::string> bytes = disk_.read(path_ + "/" + name);
-  if (!bytes) return {};
-  const DecodedEntry decoded = decode_entry(*bytes);
-  return {decoded.state, stored(decoded.entry)};
 }
 
 }  // namespace epifuse::cache

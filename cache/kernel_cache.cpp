@@ -2,26 +2,49 @@
 // publish.
 #include "cache/kernel_cache.h"
 
-#include <algorithm>
 #include <ctime>
 #include <fmt/format.h>
-#include <thread>
+#include <utility>
 
 namespace epifuse::cache {
+namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Seconds without a write after which a temporary has no living writer; an entry is written in well under one.
-constexpr int64_t temporary_lifetime = 3600;
+// Entries that are read to say in a log line what differs.
+constexpr size_t most_compared = 500;
+
+double milliseconds_since(steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
+}
+
+// How a line about a key begins.
+std::string subject_of(const ArtifactKey& key) {
+  return key.subject().empty() ? key.name() : fmt::format("kernel '{}'", key.subject());
+}
+
+Found found_on_disk(const CacheDirectory::Lookup& lookup) {
+  const EntryView& entry = lookup.entry;
+  const auto offset = static_cast<size_t>(entry.payload.data() - lookup.bytes.data());
+  return {entry.kind,
+          lookup.bytes.part(offset, entry.payload.size()),
+          std::string(entry.metadata),
+          std::string(entry.toolchain),
+          Source::disk,
+          lookup.path};
+}
+
+}  // namespace
 
 CacheOptions cache_options(const Settings& settings, LogSink log) {
-  CacheOptions options;
-  options.read_directories = settings.read_cache_directories;
-  options.directory = settings.cache_directory;
-  options.wanted = settings.cache_wanted;
-  options.log = std::move(log);
-  return options;
+  return {.read_directories = settings.read_cache_directories,
+          .trust_shared = settings.trust_shared,
+          .directory = settings.cache_directory,
+          .user = settings.user,
+          .wanted = settings.cache_wanted,
+          .most_bytes = settings.cache_bytes,
+          .explain_misses = settings.log >= LogLevel::info,
+          .log = std::move(log)};
 }
 
 KernelCache::KernelCache(FileSystem& disk, CacheOptions options) : disk_(disk), options_(std::move(options)) {}
@@ -35,12 +58,11 @@ std::optional<Found> KernelCache::find(const ArtifactKey& key) {
 
 std::optional<Found> KernelCache::find_any_toolchain(const ArtifactKey& key) {
   for (const CacheDirectory& directory : directories()) {
-    CacheDirectory::Lookup lookup = directory.find_any_toolchain(key);
-    if (!lookup.entry) continue;
+    const CacheDirectory::Lookup lookup = directory.find_any_toolchain(key);
+    if (!lookup) continue;
     count(&CacheCounts::disk_hits);
-    return Found{lookup.entry->kind,     std::make_shared<const std::string>(std::move(lookup.entry->payload)),
-                 lookup.entry->metadata, lookup.entry->toolchain,
-                 Source::disk,           lookup.path};
+    directory.mark_used(lookup, std::time(nullptr));
+    return found_on_disk(lookup);
   }
   return std::nullopt;
 }
@@ -51,7 +73,10 @@ Result<Found> KernelCache::find_or_make(const ArtifactKey& key, const std::funct
   if (std::optional<Result<Found>> known = find_in_memory(key)) return *std::move(known);  // another thread's work
   // Damage is dealt with under the lock: without it another process may just be replacing the file.
   const OnDamage reaction = writable() ? OnDamage::wait : OnDamage::warn;
-  if (std::optional<Found> found = find_on_disk(key, reaction)) return *std::move(found);
+  const steady_clock::time_point start = steady_clock::now();
+  Missed missed;
+  if (std::optional<Found> found = find_on_disk(key, reaction, &missed)) return *std::move(found);
+  log_miss(key, missed, start);
   return make_and_publish(key, make);
 }
 
@@ -60,7 +85,10 @@ Result<Found> KernelCache::make_and_publish(const ArtifactKey& key, const std::f
   std::unique_ptr<FileLock> lock;
   if (directory) {
     std::optional<Found> found;
-    lock = lock_between_processes(key, found);
+    lock = wait_for_lock(disk_, directory->entry_path(key), options_.patience, options_.log, [&] {
+      found = find_on_disk(key, OnDamage::wait);
+      return found.has_value();
+    });
     if (!found) found = find_on_disk(key, OnDamage::set_aside);
     if (found) return *std::move(found);
   }
@@ -72,59 +100,64 @@ Result<Found> KernelCache::make_and_publish(const ArtifactKey& key, const std::f
     return made.error();
   }
   count(&CacheCounts::makes);
-  Found found{made->kind, nullptr, made->metadata, key.toolchain(), Source::made, ""};
-  if (directory) {
-    Entry entry{made->kind, key.request(), key.toolchain(), made->metadata, std::move(made->payload)};
-    // Before publishing: on a full disk the room that killed processes left taken is what is missing.
-    std::call_once(swept_, [&] { directory->remove_old_temporaries(std::time(nullptr) - temporary_lifetime); });
-    const Status published = directory->publish(key, entry);
-    if (published) {
-      found.path = directory->entry_path(key);
-    } else {
-      count(&CacheCounts::failed_publications);
-      bool first = false;
-      {
-        const std::lock_guard<std::mutex> guard(mutex_);
-        first = !std::exchange(publication_warned_, true);
-      }
-      log(first ? LogLevel::warn : LogLevel::debug,
-          fmt::format("a compiled kernel could not be stored: {}. It is used from memory; EPIFUSE_CACHE_DIR names "
-                      "another directory for the kernel cache",
-                      published.error().message));
-    }
-    made->payload = std::move(entry.payload);
-  }
-  found.payload = std::make_shared<const std::string>(std::move(made->payload));
+  Found found{made->kind, {}, made->metadata, key.toolchain(), Source::made, ""};
+  Entry entry{made->kind, key.request(), key.toolchain(), made->metadata, std::move(made->payload)};
+  if (directory) publish(*directory, key, entry, found);
+  found.payload = SharedBytes(std::move(entry.payload));
   remember(key, found);
   return found;
 }
 
-std::unique_ptr<FileLock> KernelCache::lock_between_processes(const ArtifactKey& key, std::optional<Found>& appeared) {
-  const std::string path = writable()->lock_path(key);
-  const steady_clock::time_point start = steady_clock::now();
-  milliseconds pause{1};
-  bool said = false;
-  for (;;) {
-    Result<std::unique_ptr<FileLock>> lock = disk_.try_lock(path);
-    if (!lock) {  // a full or read-only disk, or one that knows no locks: two processes may then do the same work
-      log(LogLevel::debug, lock.error().message);
-      return nullptr;
+void KernelCache::publish(CacheDirectory& directory, const ArtifactKey& key, const Entry& entry, Found& found) {
+  constexpr uint64_t block = 4096;
+  const uint64_t size = (entry.payload.size() + entry.request.size() + block - 1) / block * block;
+  // In front of the first one: on a full disk the room that killed processes left taken is what is missing.
+  keep_small(directory, key, 0);
+  if (const Status published = directory.publish(key, entry); !published) {
+    count(&CacheCounts::failed_publications);
+    bool first = false;
+    {
+      const std::lock_guard<std::mutex> guard(mutex_);
+      first = !std::exchange(publication_warned_, true);
     }
-    if (*lock) return *std::move(lock);
-    if ((appeared = find_on_disk(key, OnDamage::wait))) return nullptr;
-    const auto waited = std::chrono::duration_cast<milliseconds>(steady_clock::now() - start);
-    if (waited >= options_.most_patience) {
-      log(LogLevel::warn, fmt::format("another process has held {} for {} s; this process compiles the kernel itself",
-                                      path, waited.count() / 1000));
-      return nullptr;
-    }
-    if (!said && waited >= options_.progress_after) {
-      said = true;
-      log(LogLevel::warn, fmt::format("waiting for another process to compile a kernel (lock file {})", path));
-    }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, milliseconds{20});
+    log(first ? LogLevel::warn : LogLevel::debug,
+        fmt::format("a compiled kernel could not be stored: {}. It is used from memory; EPIFUSE_CACHE_DIR names "
+                    "another directory for the kernel cache",
+                    published.error().message));
+    return;
   }
+  found.path = directory.entry_path(key);
+  keep_small(directory, key, size);
+}
+
+// A walk over the directory costs some microseconds for each entry, so a process walks once, and again when what it
+// added itself fills the room, or a good part of it, which others may be filling as fast.
+void KernelCache::keep_small(const CacheDirectory& directory, const ArtifactKey& just_made, uint64_t added) {
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    added_since_walk_ += added;
+    const bool too_large =
+        options_.most_bytes != 0 && room_taken_ &&
+        (*room_taken_ + added_since_walk_ > options_.most_bytes || added_since_walk_ > options_.most_bytes / 16);
+    if (room_taken_ && !too_large) return;
+    added_since_walk_ = 0;
+    if (!room_taken_) room_taken_ = 0;  // one thread walks
+  }
+  const Result<Tidied> tidied =
+      tidy(disk_, directory.path(),
+           {.most_bytes = options_.most_bytes, .now = std::time(nullptr), .just_made = just_made.name()});
+  if (!tidied) {
+    log(LogLevel::debug, tidied.error().message);
+    return;
+  }
+  count(&CacheCounts::evicted, tidied->removed_entries);
+  if (tidied->removed_entries > 0) {
+    log(LogLevel::info, fmt::format("the kernel cache {} was larger than {} bytes: {} entries that were used least "
+                                    "recently are removed",
+                                    directory.path(), options_.most_bytes, tidied->removed_entries));
+  }
+  const std::lock_guard<std::mutex> guard(mutex_);
+  room_taken_ = tidied->bytes;
 }
 
 std::optional<Result<Found>> KernelCache::find_in_memory(const ArtifactKey& key) {
@@ -137,62 +170,85 @@ std::optional<Result<Found>> KernelCache::find_in_memory(const ArtifactKey& key)
   return known.outcome;
 }
 
-std::optional<Found> KernelCache::find_on_disk(const ArtifactKey& key, OnDamage reaction) {
+std::optional<Found> KernelCache::find_on_disk(const ArtifactKey& key, OnDamage reaction, Missed* missed) {
+  const steady_clock::time_point start = steady_clock::now();
   for (CacheDirectory& directory : directories()) {
-    CacheDirectory::Lookup lookup = directory.find(key);
+    const CacheDirectory::Lookup lookup = directory.find(key);
     if (!lookup.problem.empty() && !(directory.writable() && reaction == OnDamage::wait)) {
       report_damage(directory, lookup, directory.writable() && reaction == OnDamage::set_aside);
     }
-    if (!lookup.entry) continue;
-    count(&CacheCounts::disk_hits);
-    Found found{lookup.entry->kind,     std::make_shared<const std::string>(std::move(lookup.entry->payload)),
-                lookup.entry->metadata, lookup.entry->toolchain,
-                Source::disk,           lookup.path};
-    remember(key, found);
-    return found;
+    if (lookup) {
+      count(&CacheCounts::disk_hits);
+      directory.mark_used(lookup, std::time(nullptr));
+      Found found = found_on_disk(lookup);
+      remember(key, found);
+      log(LogLevel::info,
+          fmt::format("{}: cache hit in {:.2f} ms, {}", subject_of(key), milliseconds_since(start), lookup.path));
+      return found;
+    }
+    if (missed && missed->miss == CacheDirectory::Miss::absent) *missed = {lookup.miss, lookup.problem};
   }
   return std::nullopt;
 }
 
 void KernelCache::report_damage(const CacheDirectory& directory, const CacheDirectory::Lookup& lookup, bool set_aside) {
-  const bool moved = set_aside && directory.set_aside(lookup.path);
+  // What cannot be read may be whole: the disk is at fault, or the network.
+  const bool moved = set_aside && lookup.miss != CacheDirectory::Miss::unreadable && directory.set_aside(lookup.path);
   {
     const std::lock_guard<std::mutex> guard(mutex_);
     if (!reported_.insert(lookup.path).second) return;
     ++counts_.damaged;
   }
   log(LogLevel::warn, fmt::format("the cache entry {} is not used: {}{}", lookup.path, lookup.problem,
-                                  moved ? "; it is kept as " + lookup.path + ".bad" : ""));
+                                  moved ? fmt::format("; it is kept as {}{}", lookup.path, bad_suffix) : ""));
+}
+
+void KernelCache::log_miss(const ArtifactKey& key, const Missed& missed, steady_clock::time_point start) {
+  if (!options_.log) return;
+  const double milliseconds = milliseconds_since(start);
+  std::string reason(miss_name(missed.miss));
+  if (!missed.problem.empty()) reason += ": " + missed.problem;
+  if (options_.explain_misses && missed.miss == CacheDirectory::Miss::absent) {
+    if (const auto nearest = nearest_entry(directories(), key, most_compared)) {
+      reason += fmt::format("; the nearest entry, {}, differs in {}", nearest->path, parts_of(nearest->differences));
+    }
+  }
+  log(LogLevel::info, fmt::format("{}: cache miss in {:.2f} ms, {}", subject_of(key), milliseconds, reason));
 }
 
 std::vector<CacheDirectory>& KernelCache::directories() {
-  std::call_once(opened_, [this] {
-    for (const std::string& path : options_.read_directories) {
-      CacheDirectory directory(disk_, path, CacheDirectory::Use::read_only);
-      if (const Status opened = directory.open()) {
-        directories_.push_back(std::move(directory));
-      } else {
-        log(LogLevel::warn, fmt::format("a directory of EPIFUSE_CACHE_READ is not used: {}", opened.error().message));
-      }
-    }
-    if (options_.directory.empty()) {
-      if (options_.wanted) {
-        log(LogLevel::warn,
-            "there is no place for the kernel cache (neither EPIFUSE_CACHE_DIR nor XDG_CACHE_HOME nor HOME is set); "
-            "kernels are kept in memory and compiled again by the next process");
-      }
-      return;
-    }
-    CacheDirectory directory(disk_, options_.directory, CacheDirectory::Use::writable);
+  const std::lock_guard<std::mutex> guard(opening_);
+  if (!std::exchange(are_open_, true)) open_directories();
+  return directories_;
+}
+
+void KernelCache::open_directories() {
+  for (const std::string& path : options_.read_directories) {
+    CacheDirectory directory(disk_, path,
+                             options_.trust_shared ? CacheDirectory::Use::shared : CacheDirectory::Use::read_only,
+                             options_.user);
     if (const Status opened = directory.open()) {
       directories_.push_back(std::move(directory));
     } else {
-      log(LogLevel::warn, fmt::format("the kernel cache is not used: {}. Kernels are kept in memory and compiled again "
-                                      "by the next process; EPIFUSE_CACHE_DIR names another directory",
-                                      opened.error().message));
+      log(LogLevel::warn, fmt::format("a directory of EPIFUSE_CACHE_READ is not used: {}", opened.error().message));
     }
-  });
-  return directories_;
+  }
+  if (options_.directory.empty()) {
+    if (options_.wanted) {
+      log(LogLevel::warn,
+          "there is no place for the kernel cache (neither EPIFUSE_CACHE_DIR nor XDG_CACHE_HOME nor HOME is set); "
+          "kernels are kept in memory and compiled again by the next process");
+    }
+    return;
+  }
+  CacheDirectory directory(disk_, options_.directory, CacheDirectory::Use::writable, options_.user);
+  if (const Status opened = directory.open()) {
+    directories_.push_back(std::move(directory));
+  } else {
+    log(LogLevel::warn, fmt::format("the kernel cache is not used: {}. Kernels are kept in memory and compiled again "
+                                    "by the next process; EPIFUSE_CACHE_DIR names another directory",
+                                    opened.error().message));
+  }
 }
 
 CacheDirectory* KernelCache::writable() {
@@ -200,27 +256,39 @@ CacheDirectory* KernelCache::writable() {
   return !all.empty() && all.back().writable() ? &all.back() : nullptr;
 }
 
-Result<std::vector<ListedEntry>> KernelCache::list() {
-  std::vector<ListedEntry> entries;
+Status KernelCache::visit(std::string_view name_prefix, const std::function<void(const ListedEntry&)>& visitor) {
   for (const CacheDirectory& directory : directories()) {
     const Result<std::vector<std::string>> names = directory.names();
     if (!names) return names.error();
     for (const std::string& name : *names) {
-      ListedEntry listed;
-      listed.path = directory.path() + "/" + name;
-      const FileStatus status = disk_.status(listed.path);
-      if (!status.exists) continue;  // removed meanwhile
-      listed.size = status.size;
-      listed.modified = status.modified;
-      CacheDirectory::Read decoded = directory.read(name);
-      listed.state = decoded.state;
-      listed.kind = decoded.entry.kind;
-      listed.metadata = std::move(decoded.entry.metadata);
-      listed.toolchain = std::move(decoded.entry.toolchain);
-      entries.push_back(std::move(listed));
+      if (!name.starts_with(name_prefix)) continue;
+      const ListedEntry entry{directory.read(name), directory.writable()};
+      if (entry.found.miss != CacheDirectory::Miss::absent) visitor(entry);  // else it was removed meanwhile
     }
   }
-  return entries;
+  return {};
+}
+
+KernelCache::Explanation KernelCache::explain(const ArtifactKey& key) {
+  Explanation explanation;
+  bool is_there = false;
+  for (const CacheDirectory& directory : directories()) {
+    explanation.lookups.push_back(directory.find(key));
+    is_there = is_there || explanation.lookups.back();
+  }
+  if (!is_there) explanation.nearest = nearest_entry(directories(), key);
+  return explanation;
+}
+
+Result<Tidied> KernelCache::prune(uint64_t most_bytes, bool everything) {
+  const CacheDirectory* const directory = writable();
+  if (!directory) return Tidied();
+  return tidy(disk_, directory->path(),
+              {.most_bytes = most_bytes,
+               .now = std::time(nullptr),
+               .all_leftovers = true,
+               .all_entries = everything,
+               .just_made = ""});
 }
 
 void KernelCache::remember(const ArtifactKey& key, Result<Found> outcome) {
@@ -234,9 +302,9 @@ CacheCounts KernelCache::counts() const {
   return counts_;
 }
 
-void KernelCache::count(uint64_t CacheCounts::*which) {
+void KernelCache::count(uint64_t CacheCounts::*which, uint64_t by) {
   const std::lock_guard<std::mutex> guard(mutex_);
-  ++(counts_.*which);
+  counts_.*which += by;
 }
 
 void KernelCache::log(LogLevel level, const std::string& text) const {

@@ -1,9 +1,9 @@
 // KernelCache: request bytes to artifact bytes, in memory and on disk. It knows no CUDA.
 //
 // One make per key across the threads of this process and, through a lock file in the cache directory, across
-// processes. Nothing that goes wrong with the disk reaches the caller: a damaged entry is a miss, a directory that
-// cannot be trusted or written is a warning (one each, naming EPIFUSE_CACHE_DIR), and what was made is always returned
-// from memory, never read back. Thread-safe.
+// processes; different keys are made at the same time. Nothing that goes wrong with the disk reaches the caller: a
+// damaged entry is a miss, a directory that cannot be trusted or written is a warning (one each, saying how to mend
+// it), and what was made is always returned from memory, never read back. Thread-safe; not for use in a forked child.
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <unistd.h>
 #include <vector>
 
 #include "base/artifact_key.h"
@@ -21,19 +23,26 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/settings.h"
+#include "base/shared_bytes.h"
 #include "cache/cache_directory.h"
 #include "cache/entry_format.h"
+#include "cache/housekeeping.h"
+#include "cache/key_lock.h"
+#include "cache/nearest_entry.h"
 #include "cache/single_flight.h"
 
 namespace epifuse::cache {
 
 struct CacheOptions {
   std::vector<std::string> read_directories;  // looked into first, in this order; never written
+  bool trust_shared = false;                  // of those: others may own and write them
   std::string directory;                      // empty: memory only
+  uint32_t user = ::geteuid();                // whose files are trusted
   bool wanted = true;                         // false: memory only is what the user asked for, no warning
+  uint64_t most_bytes = uint64_t{2} << 30;    // that `directory` may take on the disk; 0: any number
+  bool explain_misses = false;                // the line of a miss says what differs, for which entries are read
   LogSink log;
-  std::chrono::milliseconds progress_after{5000};   // waiting longer for another process is said in a log line
-  std::chrono::milliseconds most_patience{120000};  // then this process makes the artifact itself
+  Patience patience;  // with another process that makes what this one wants
 };
 CacheOptions cache_options(const Settings& settings, LogSink log);
 
@@ -41,7 +50,7 @@ enum class Source { memory, disk, made };
 
 struct Found {
   EntryKind kind = EntryKind::artifact;
-  std::shared_ptr<const std::string> payload;
+  SharedBytes payload;
   std::string metadata;
   std::string toolchain;  // that made it
   Source from = Source::memory;
@@ -55,12 +64,8 @@ struct Made {
 };
 
 struct ListedEntry {
-  std::string path;
-  uint64_t size = 0;     // bytes of the file
-  int64_t modified = 0;  // seconds since the epoch
-  EntryState state = EntryState::good;
-  EntryKind kind = EntryKind::artifact;
-  std::string metadata, toolchain;  // when good
+  CacheDirectory::Lookup found;
+  bool writable = false;  // it is in the directory that this process writes
 };
 
 // What happened so far, for tests and for `--json`.
@@ -68,6 +73,7 @@ struct CacheCounts {
   uint64_t memory_hits = 0, disk_hits = 0, makes = 0, failed_makes = 0;
   uint64_t damaged = 0;  // files that could not be used
   uint64_t failed_publications = 0;
+  uint64_t evicted = 0;  // entries removed because the directory was too large
 };
 
 class KernelCache {
@@ -82,26 +88,49 @@ class KernelCache {
   // it would come again, unless it is one of the environment.
   Result<Found> find_or_make(const ArtifactKey& key, const std::function<Result<Made>()>& make);
 
-  // All entries on disk, by path.
-  Result<std::vector<ListedEntry>> list();
+  // Shows all entries on disk whose file's name begins so, good and bad ones, in the order in which directories are
+  // looked into; one after the other, for together they may be larger than the memory.
+  Status visit(std::string_view name_prefix, const std::function<void(const ListedEntry&)>& visitor);
 
+  // Why there is no entry, or that there is one: what the file under the key's name is, in each directory, and the
+  // nearest entry where there is none.
+  struct Explanation {
+    std::vector<CacheDirectory::Lookup> lookups;  // one for each directory, in order
+    std::optional<NearestEntry> nearest;          // when no lookup found it
+  };
+  Explanation explain(const ArtifactKey& key);
+
+  // Removes what killed processes left in the writable directory, files set aside, and the least recently used entries
+  // until it takes no more than `most_bytes` (0: any number); with `everything` all entries. Nothing without a writable
+  // directory.
+  Result<Tidied> prune(uint64_t most_bytes, bool everything);
+
+  const CacheOptions& options() const { return options_; }
   CacheCounts counts() const;
 
  private:
   enum class OnDamage { wait, warn, set_aside };
 
+  // What find_on_disk came upon where it found nothing.
+  struct Missed {
+    CacheDirectory::Miss miss = CacheDirectory::Miss::absent;
+    std::string problem;
+  };
+
   std::vector<CacheDirectory>& directories();  // those that can be used; opened at the first call
+  void open_directories();
   CacheDirectory* writable();
   std::optional<Result<Found>> find_in_memory(const ArtifactKey& key);
-  std::optional<Found> find_on_disk(const ArtifactKey& key, OnDamage reaction);
+  std::optional<Found> find_on_disk(const ArtifactKey& key, OnDamage reaction, Missed* missed = nullptr);
   Result<Found> make_and_publish(const ArtifactKey& key, const std::function<Result<Made>()>& make);
-  // The lock on a key between processes, or null when it is not to be had. `appeared` is set instead if the holder
-  // published the entry meanwhile.
-  std::unique_ptr<FileLock> lock_between_processes(const ArtifactKey& key, std::optional<Found>& appeared);
+  // Puts a made artifact into the directory, and the directory in order.
+  void publish(CacheDirectory& directory, const ArtifactKey& key, const Entry& entry, Found& found);
+  void keep_small(const CacheDirectory& directory, const ArtifactKey& just_made, uint64_t added);
   void report_damage(const CacheDirectory& directory, const CacheDirectory::Lookup& lookup, bool set_aside);
+  void log_miss(const ArtifactKey& key, const Missed& missed, std::chrono::steady_clock::time_point start);
   void remember(const ArtifactKey& key, Result<Found> outcome);
   void log(LogLevel level, const std::string& text) const;
-  void count(uint64_t CacheCounts::*which);
+  void count(uint64_t CacheCounts::*which, uint64_t by = 1);
 
   struct Remembered {
     ArtifactKey key;
@@ -112,13 +141,16 @@ class KernelCache {
   const CacheOptions options_;
   SingleFlight flights_;
 
-  std::once_flag opened_, swept_;
+  std::mutex opening_;  // no once_flag: on the way of every hit, that would be a system call
+  bool are_open_ = false;
   std::vector<CacheDirectory> directories_;
 
   mutable std::mutex mutex_;                  // guards what follows
   std::map<std::string, Remembered> memory_;  // by ArtifactKey::name
   std::set<std::string> reported_;            // paths of damaged files that were warned of
   bool publication_warned_ = false;
+  std::optional<uint64_t> room_taken_;  // by the writable directory, as far as this process knows
+  uint64_t added_since_walk_ = 0;       // by this process; others add as well
   CacheCounts counts_;
 };
 

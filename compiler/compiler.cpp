@@ -8,6 +8,7 @@
 #include "compiler/lowering/differentiate.h"
 #include "compiler/parser/ast.h"
 #include "compiler/parser/lexer.h"
+#include "compiler/request.h"
 #include "compiler/semantics/resolve.h"
 #include "compiler/toolchain/templates.h"
 
@@ -24,15 +25,6 @@ std::optional<ir::Graph> resolve_bound(const Program& program, std::string_view 
   return resolve(program, kernel, resolve_options, diagnostics);
 }
 
-std::string request_text(const ir::Graph& graph, const CompilerOptions& options) {
-  std::string text = ir::print(graph) + "target " + options.target.name + "\n";
-  for (const ir::Dimension& dim : graph.dims)
-    if (dim.kind == ir::DimKind::fixed && dim.value) text += fmt::format("dim {} = {}\n", dim.name, *dim.value);
-  for (const std::string& name : options.left_out) text += "without " + name + "\n";
-  if (!options.schedule.empty()) text += "schedule " + options.schedule + "\n";
-  return text;
-}
-
 // plan or cuda, of the first plan.
 std::string text_of(Stage stage, const PlannedKernel& kernel) {
   const lowering::KernelPlan& plan = kernel.lowered.plans.front();
@@ -46,13 +38,19 @@ bool has_gemm(const ir::Graph& graph) {
 }
 
 std::optional<PlannedKernel> plan_graph(ir::Graph graph, const CompilerOptions& options, Diagnostics& diagnostics) {
-  std::string request = request_text(graph, options);
+  std::string request = canonical_request(graph, options.target, options.left_out, options.schedule);
   std::string tuned = options.schedule.empty() && options.tuned ? options.tuned(request) : "";
   const lowering::PlanChoice choice{options.schedule, tuned, options.all_plans};
   lowering::Lowered lowered = lowering::lower(graph, options.target, choice, diagnostics);
   if (lowered.plans.empty()) return std::nullopt;
-  return PlannedKernel{lowering::differentiate(std::move(graph)), std::move(lowered), std::move(request),
-                       std::move(tuned)};
+  PlannedKernel planned;
+  planned.graph = lowering::differentiate(std::move(graph));
+  planned.lowered = std::move(lowered);
+  planned.request = std::move(request);
+  planned.left_out = options.left_out;
+  planned.asked_schedule = options.schedule;
+  planned.tuned = std::move(tuned);
+  return planned;
 }
 
 }  // namespace
@@ -61,7 +59,9 @@ std::optional<PlannedKernel> plan_kernel(const Program& program, std::string_vie
                                          const CompilerOptions& options, Diagnostics& diagnostics) {
   std::optional<ir::Graph> graph = resolve_bound(program, kernel, options, diagnostics);
   if (!graph) return std::nullopt;
-  return plan_graph(*std::move(graph), options, diagnostics);
+  std::optional<PlannedKernel> planned = plan_graph(*std::move(graph), options, diagnostics);
+  if (planned) planned->spec = program.main().source->name;
+  return planned;
 }
 
 std::optional<PlannedUnfused> plan_unfused(const Program& program, std::string_view kernel,
@@ -85,7 +85,9 @@ std::optional<PlannedUnfused> plan_unfused(const Program& program, std::string_v
       else
         diagnostics.warning(said.where, message, said.hint);
     }
-    if (made) planned.stages.push_back(*std::move(made));
+    if (!made) continue;
+    made->spec = program.main().source->name;
+    planned.stages.push_back(*std::move(made));
   }
   if (planned.stages.size() != planned.unfused.stages.size()) return std::nullopt;
   return planned;

@@ -39,8 +39,10 @@ struct PlannedKernel {
   ir::Graph graph;            // resolved, its gradients derived, and nothing else: what the interpreter runs
   lowering::Lowered lowered;  // the plans, best first, at least one
 
-  // The canonical request (design.md §8, Keys): what was asked for, without positions, comments and file names.
-  std::string request;
+  std::string request;  // canonical (compiler/request.h)
+  std::set<std::string> left_out;
+  std::string asked_schedule;  // CompilerOptions::schedule
+  std::string spec;            // name of the main file, for messages
 
   std::string tuned;  // what CompilerOptions::tuned said
 

@@ -1,10 +1,13 @@
 // One key after the other: the order of looking, making and publishing is the cache's; what is made is decided here.
 #include "jit/artifact_store.h"
 
+#include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/artifact_record.h"
 #include "base/ensure.h"
+#include "base/version.h"
 #include "compiler/toolchain/artifact_request.h"
 
 namespace epifuse::jit {
@@ -15,23 +18,28 @@ using cache::Found;
 using cache::Made;
 using Json = nlohmann::ordered_json;
 
-// The key of the image itself, where the own key may hold a redirect; it differs in this line alone.
-ArtifactKey key_anyway(const ArtifactKey& key) {
-  return ArtifactKey(key.request() + "anyway 3:yes\n", key.toolchain());
-}
-
 // With the toolchain that made the entry, which need not be the key's.
 std::string entry_name(const ArtifactKey& key, const Found& found) {
   return found.toolchain == key.toolchain() ? key.name() : ArtifactKey(key.request(), found.toolchain).name();
 }
 
-Refusal refusal_of(const KernelImage& image, const ToolchainTimes& times) {
-  return {image.spill_bytes, image.wgmma_serialized, times};
+Refusal refusal_of(const KernelImage& image) {
+  Refusal refusal;
+  refusal.spill_bytes = image.spill_bytes;
+  refusal.wgmma_serialized = image.wgmma_serialized;
+  return refusal;
+}
+void note_compile(Refusal& refusal, const ToolchainTimes& times, std::string ptx) {
+  refusal.times = times;
+  refusal.compiled = true;
+  refusal.ptx = std::move(ptx);
 }
 bool is_refused(const KernelImage& image) { return image.spill_bytes > 0 || image.wgmma_serialized; }
 
-// For people: `epifuse cache list`.
-std::string metadata_of(const Build& build, const KernelImage& image) {
+double rounded(double milliseconds) { return std::round(milliseconds * 10) / 10; }
+
+// For people: `epifuse cache list` and `cache show`.
+std::string metadata_of(const Build& build, const KernelImage& image, const ToolchainTimes& times) {
   Json dims = Json::object();
   for (const auto& [name, value] : build.dims) dims[name] = value;
   const Json json = {{"kernel", build.recipe.kernel},
@@ -40,7 +48,13 @@ std::string metadata_of(const Build& build, const KernelImage& image) {
                      {"schedule", build.schedule},
                      {"registers", image.registers},
                      {"spill_bytes", image.spill_bytes},
-                     {"wgmma_serialized", image.wgmma_serialized}};
+                     {"wgmma_serialized", image.wgmma_serialized},
+                     {"compile_ms",
+                      {{"all", rounded(times.milliseconds)},
+                       {"cuda", rounded(times.phases.cuda)},
+                       {"nvvm", rounded(times.phases.nvvm)},
+                       {"ptxas", rounded(times.phases.ptxas)}}},
+                     {"epifuse", version}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
@@ -48,14 +62,17 @@ std::string redirect_payload(const Refusal& refusal) {
   return Json{{"spill_bytes", refusal.spill_bytes}, {"wgmma_serialized", refusal.wgmma_serialized}}.dump();
 }
 
-std::optional<Refusal> parse_redirect(const std::string& payload) {
+std::optional<Refusal> parse_redirect(std::string_view payload) {
   const Json json = Json::parse(payload, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   const auto spills = json.find("spill_bytes"), serialized = json.find("wgmma_serialized");
   if (spills == json.end() || serialized == json.end() || !spills->is_number_integer() || !serialized->is_boolean()) {
     return std::nullopt;
   }
-  return Refusal{spills->get<int>(), serialized->get<bool>()};
+  Refusal refusal;
+  refusal.spill_bytes = spills->get<int>();
+  refusal.wgmma_serialized = serialized->get<bool>();
+  return refusal;
 }
 
 From from_of(cache::Source source) {
@@ -69,8 +86,13 @@ From from_of(cache::Source source) {
 
 }  // namespace
 
+ArtifactKey key_anyway(const ArtifactKey& key) {
+  ArtifactRecord line;
+  return ArtifactKey(key.request() + line.add("anyway", "yes").take(), key.toolchain(), key.subject());
+}
+
 std::string_view from_name(From from) {
-  constexpr std::string_view names[] = {"memory", "disk", "toolchain"};
+  constexpr std::string_view names[] = {"memory", "disk", "toolchain", "bundle"};
   return names[static_cast<size_t>(from)];
 }
 
@@ -98,26 +120,30 @@ Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build) {
   const Result<Found> found = find_or_make(build, key, [&]() -> Result<Made> {
     Result<Compiled> made = this->compile(build);
     if (!made) return made.error();
-    Made entry{EntryKind::artifact, made->image.to_bytes(), metadata_of(build, made->image)};
+    Made entry{EntryKind::artifact, made->image.to_bytes(), metadata_of(build, made->image, made->times)};
     if (is_refused(made->image)) {
       // Before the redirect: whoever sees that may want this.
       const Result<Found> kept = cache_.find_or_make(key_anyway(key), [&]() -> Result<Made> { return entry; });
       if (!kept) return kept.error();
-      entry = {EntryKind::redirect, redirect_payload(refusal_of(made->image, {})), entry.metadata};
+      entry = {EntryKind::redirect, redirect_payload(refusal_of(made->image)), entry.metadata};
     }
     compiled = *std::move(made);
     return entry;
   });
   if (!found) return found.error();
   if (found->kind == EntryKind::redirect) {
-    if (std::optional<Refusal> refusal = parse_redirect(*found->payload)) {
-      if (compiled) refusal->times = compiled->times;
-      return {*refusal};
+    if (std::optional<Refusal> refusal = parse_redirect(found->payload)) {
+      if (compiled) note_compile(*refusal, compiled->times, std::move(compiled->ptx));
+      return {*std::move(refusal)};
     }
     log(LogLevel::warn, fmt::format("the cache entry {} is not used: its redirect cannot be read", key.name()));
     Result<Compiled> again = compile(build);
     if (!again) return again.error();
-    if (is_refused(again->image)) return {refusal_of(again->image, again->times)};
+    if (is_refused(again->image)) {
+      Refusal refusal = refusal_of(again->image);
+      note_compile(refusal, again->times, std::move(again->ptx));
+      return {std::move(refusal)};
+    }
     return {Artifact{std::move(again->image), std::move(again->ptx), key.name(), From::toolchain, again->times}};
   }
   Result<Artifact> artifact = to_artifact(own, key, *found, std::move(compiled));
@@ -132,7 +158,7 @@ Result<Artifact> ArtifactStore::get_anyway(const Build& build) {
   const Result<Found> found = find_or_make(build, key, [&]() -> Result<Made> {
     Result<Compiled> made = this->compile(build);
     if (!made) return made.error();
-    Made entry{EntryKind::artifact, made->image.to_bytes(), metadata_of(build, made->image)};
+    Made entry{EntryKind::artifact, made->image.to_bytes(), metadata_of(build, made->image, made->times)};
     compiled = *std::move(made);
     return entry;
   });
@@ -160,7 +186,7 @@ Result<ArtifactStore::Compiled> ArtifactStore::compile(const Build& build) {
   compiled.image.warnings = std::move(outcome->notes);
   compiled.ptx = std::move(outcome->ptx);
   compiled.times = {outcome->milliseconds, outcome->phases};
-  log(LogLevel::debug,
+  log(LogLevel::info,
       fmt::format(
           "compiled '{}' ({}) in {:.0f} ms (front end {:.0f}, NVVM {:.0f}, ptxas {:.0f}): {} registers, {} spill "
           "bytes",
@@ -171,9 +197,9 @@ Result<ArtifactStore::Compiled> ArtifactStore::compile(const Build& build) {
 
 Result<Found> ArtifactStore::find_or_make(const Build& build, const ArtifactKey& key,
                                           const std::function<Result<Made>()>& make) {
+  if (!may_compile_) return find_without_compiler(build, key, "EPIFUSE_JIT is off");
   const Result<std::string> identity = toolchain_->identity();
   if (!identity) return find_without_compiler(build, key, identity.error().message);
-  if (!may_compile_) return find_without_compiler(build, key, "EPIFUSE_JIT is off");
   Result<Found> found = cache_.find_or_make(key, make);
   // The toolchain says `user` of a text that it refuses. Nobody but us wrote that text.
   EPIFUSE_ENSURE(found || found.error().kind != ErrorKind::user,
@@ -203,7 +229,7 @@ Result<Artifact> ArtifactStore::to_artifact(const Keyed& keyed, const ArtifactKe
     return Artifact{std::move(compiled->image), std::move(compiled->ptx), key.name(), From::toolchain, compiled->times};
   }
   Result<KernelImage> image =
-      KernelImage::from_bytes(*found.payload, KernelImage::KnownRecipe{keyed.build.recipe, keyed.recipe_json});
+      KernelImage::from_bytes(found.payload, KernelImage::KnownRecipe{keyed.build.recipe, keyed.recipe_json});
   if (image) return Artifact{*std::move(image), "", entry_name(key, found), from_of(found.from), {}};
   // Undamaged, and yet no image: some other program wrote it.
   const std::string what = fmt::format("the cache entry {} is not used: {}",

@@ -24,7 +24,7 @@
 namespace epifuse::jit {
 
 // Where an image came from, for `compile --json` and the log.
-enum class From { memory, disk, toolchain };
+enum class From { memory, disk, toolchain, bundle };
 std::string_view from_name(From from);
 
 // What is compiled, and what a listing of the cache says about it.
@@ -53,11 +53,16 @@ struct Refusal {
   int spill_bytes = 0;
   bool wgmma_serialized = false;
   ToolchainTimes times;
+  bool compiled = false;  // by this very call
+  std::string ptx;        // then
 
   std::string reason() const;  // "spills 48 bytes"
   // Whether this is the better plan to fall back on: waiting for every wgmma costs more than any spill.
   bool better_than(const Refusal& other) const;
 };
+
+// The key of the image itself, where the own key may hold a redirect; it differs in one line of the request.
+ArtifactKey key_anyway(const ArtifactKey& key);
 
 class ArtifactStore {
  public:

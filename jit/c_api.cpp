@@ -329,6 +329,13 @@ epifuse_status epifuse_engine_create(const epifuse_engine_options* options, epif
       settings->cache_directory = given->cache_directory;
       settings->cache_wanted = !settings->cache_directory.empty();
     }
+    if (given->bundle_count && !given->bundles) return usage("epifuse_engine_create: an array is NULL");
+    std::vector<std::string> bundles;
+    for (size_t i = 0; i < given->bundle_count; ++i) bundles.push_back(text_of(given->bundles[i]));
+    settings->bundles.insert(settings->bundles.begin(), bundles.begin(), bundles.end());
+    if (given->jit < EPIFUSE_JIT_DEFAULT || given->jit > EPIFUSE_JIT_OFF)
+      return usage(fmt::format("epifuse_engine_create: jit is {}", given->jit));
+    if (given->jit != EPIFUSE_JIT_DEFAULT) settings->jit = given->jit == EPIFUSE_JIT_ON;
     jit::EngineOptions engine_options;
     engine_options.log = given->log ? callback_log(*given) : stderr_log(settings->log);
     engine_options.settings = *settings;
@@ -342,6 +349,22 @@ epifuse_status epifuse_engine_create(const epifuse_engine_options* options, epif
 }
 
 void epifuse_engine_destroy(epifuse_engine* engine) { delete engine; }
+
+epifuse_status epifuse_engine_add_bundle(epifuse_engine* engine, const char* path) {
+  return guarded([&] {
+    if (!engine || !path) return usage("epifuse_engine_add_bundle: a pointer is NULL");
+    return done(engine->engine->add_bundle(std::string(path)));
+  });
+}
+
+epifuse_status epifuse_engine_add_bundle_memory(epifuse_engine* engine, const void* bytes, size_t size,
+                                                const char* name) {
+  return guarded([&] {
+    if (!engine || !bytes) return usage("epifuse_engine_add_bundle_memory: a pointer is NULL");
+    return done(engine->engine->add_bundle(SharedBytes(nullptr, {static_cast<const char*>(bytes), size}),
+                                           name ? name : "in memory"));
+  });
+}
 
 int64_t epifuse_engine_toolchain_calls(const epifuse_engine* engine) {
   return engine ? engine->engine->toolchain_calls() : 0;

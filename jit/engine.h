@@ -15,6 +15,7 @@
 #include "base/kernel_image.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "cache/bundle_set.h"
 #include "cache/kernel_cache.h"
 #include "compiler/compiler.h"
 #include "compiler/toolchain/toolchain.h"
@@ -42,17 +43,22 @@ struct CompileTimes {
 
 struct CompiledKernel {
   PlannedKernel planned;
-  size_t plan = 0;  // index into planned.lowered.plans: the one that was taken
+  // Index into planned.lowered.plans: the one that was taken. A bundle may hold a plan that this compiler does not
+  // list: then 0, and schedule() has the name.
+  size_t plan = 0;
   KernelImage image;
   std::string ptx;  // only when it was compiled just now
   std::string key;  // artifact key: the entry's file name
   From from = From::toolchain;
+  std::string bundle;                // its name, when it is from one
   std::vector<RefusedPlan> refused;  // the others that were tried, in order
+  std::string said;                  // the one of the image's warnings that is in the log already; empty: none
   double milliseconds = 0;           // spec to image, in this call
   CompileTimes times;
 
-  std::string schedule() const;                     // of the plan taken: "pingpong 128x192"
-  std::vector<runtime::NamedInteger> dims() const;  // the numbers that a call is bound with (Arguments::dims)
+  std::string schedule_name;                              // of the plan taken
+  std::string schedule() const { return schedule_name; }  // "pingpong 128x192"
+  std::vector<runtime::NamedInteger> dims() const;        // the numbers that a call is bound with (Arguments::dims)
   // Bytes of workspace for a call, over what only a launch knows: `dyn`s, capacities, multiprocessors. 0: none.
   IntExpr workspace_bytes() const;
 };
@@ -66,7 +72,7 @@ struct LoadedKernel {
 struct EngineOptions {
   Settings settings;
   LogSink log;
-  bool read_cache = true;   // false: nothing on disk is looked at or written; kernels are kept in memory
+  bool read_cache = true;   // false: nothing on disk is looked at or written, bundles too; kernels are kept in memory
   bool write_cache = true;  // false: what is compiled is not stored
 };
 
@@ -78,10 +84,11 @@ class Engine {
   // With NVRTC, the real disk, and the settings of the environment. Without a sink, stderr at the level that is set.
   static Result<std::shared_ptr<Engine>> from_environment(LogSink log = nullptr);
 
-  // Plans, then for each plan in order: looks into the cache, else compiles. A plan that spills or serialises wgmma is
-  // left (a redirect in the cache remembers that) and the next is taken; when all do, the one that spills least is
-  // used with a warning. Mistakes in the spec are in the diagnostics; other failures are the Result's error. An empty
-  // optional goes with diagnostics.
+  // Plans, and looks for the request in the bundles (Settings::bundles, add_bundle), in their order. Else, for each
+  // plan in order: looks into the cache, else compiles. A plan that spills or serialises wgmma is left (a redirect in
+  // the cache remembers that) and the next is taken; when all do, the one that spills least is used with a warning.
+  // Mistakes in the spec are in the diagnostics; other failures are the Result's error. An empty optional goes with
+  // diagnostics.
   Result<std::optional<CompiledKernelPtr>> compile(const Program& program, std::string_view kernel,
                                                    const CompilerOptions& options, Diagnostics& diagnostics);
 
@@ -100,6 +107,15 @@ class Engine {
 
   // Loads onto the device; once for each kernel and device, however many threads ask.
   Result<LoadedKernel> load(CompiledKernelPtr compiled, const runtime::DevicePtr& device);
+
+  // One more bundle to look into, behind the others; of a file, or of memory that outlives every kernel that is loaded
+  // from it. The errors are BundleReader's.
+  Status add_bundle(const std::string& path);
+  Status add_bundle(SharedBytes bytes, std::string name);
+
+  // Notes a request in the file of Settings::record, where there is one. compile() of a spec does so by itself; who
+  // compiles the unfused form of a kernel calls this.
+  void record(const Program& program, const ir::Graph& graph, const CompilerOptions& options, bool unfused);
 
   // Toolchain calls of this engine so far: tests and `--json` count them.
   int toolchain_calls() const;

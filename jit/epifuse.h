@@ -48,11 +48,30 @@ typedef struct epifuse_engine_options {
   /* Gets every log line, from any thread; NULL: lines of EPIFUSE_LOG's level and above go to stderr. */
   void (*log)(int32_t level, const char* text, void* log_data);
   void* log_data;
+  const char* const* bundles; /* files of prebuilt kernels, looked into before those of EPIFUSE_BUNDLES */
+  size_t bundle_count;
+  int32_t jit; /* EPIFUSE_JIT_…: whether a kernel that is in no bundle and no cache is compiled */
 } epifuse_engine_options;
+
+enum {
+  EPIFUSE_JIT_DEFAULT = 0, /* as EPIFUSE_JIT says */
+  EPIFUSE_JIT_ON = 1,
+  EPIFUSE_JIT_OFF = 2 /* it is an error (EPIFUSE_ERROR_MACHINE) that says which kernels there are and what differs */
+};
 
 /* options may be NULL. Everything that is not in them comes from the environment (`epifuse doctor` prints it). */
 EPIFUSE_API epifuse_status epifuse_engine_create(const epifuse_engine_options* options, epifuse_engine** engine);
 EPIFUSE_API void epifuse_engine_destroy(epifuse_engine* engine); /* NULL is allowed */
+
+/* One more bundle of prebuilt kernels (`epifuse prebuild`), looked into behind the others and before the cache. It is
+ * checked here: EPIFUSE_ERROR_WRONG when it is damaged or none, EPIFUSE_ERROR_USER when a newer Epifuse wrote it. The
+ * file stays mapped; it may be renamed, removed, or replaced by renaming another over it, and must not be written into.
+ */
+EPIFUSE_API epifuse_status epifuse_engine_add_bundle(epifuse_engine* engine, const char* path);
+/* The same from memory, which is not copied and outlives the engine and its kernels; `epifuse bundle embed` makes a
+ * source for it. `name` is for messages. */
+EPIFUSE_API epifuse_status epifuse_engine_add_bundle_memory(epifuse_engine* engine, const void* bytes, size_t size,
+                                                            const char* name);
 /* How often the engine has called the CUDA compiler: 0 where every kernel was found in the cache. */
 EPIFUSE_API int64_t epifuse_engine_toolchain_calls(const epifuse_engine* engine);
 
@@ -88,11 +107,11 @@ EPIFUSE_API epifuse_status epifuse_kernel_load(epifuse_engine* engine, const epi
                                                epifuse_kernel** kernel);
 EPIFUSE_API void epifuse_kernel_destroy(epifuse_kernel* kernel); /* NULL is allowed */
 
-/* JSON: kernel, target, key, compiled, from ("memory", "disk", "toolchain"), toolchain_calls (of this load), ms, dims,
- * schedule, registers, spill_bytes, wgmma_serialized, workspace_bytes (a number; or a text over sizes that only a call
- * has, see epifuse_workspace_bytes), refused ([{schedule, reason}]), warnings; of an unfused kernel
- * kernel, target, unfused, compiled, toolchain_calls, ms, dims, workspace_bytes (null: only epifuse_workspace_bytes has
- * it), stages ([{kernel, key, from, registers, spill_bytes}]). Lives as long as the kernel. */
+/* JSON: kernel, target, key, compiled, from ("memory", "disk", "toolchain", "bundle"), toolchain_calls (of this load),
+ * ms, dims, schedule, registers, spill_bytes, wgmma_serialized, workspace_bytes (a number; or a text over sizes that
+ * only a call has, see epifuse_workspace_bytes), refused ([{schedule, reason}]), warnings; of an unfused kernel kernel,
+ * target, unfused, compiled, toolchain_calls, ms, dims, workspace_bytes (null: only epifuse_workspace_bytes has it),
+ * stages ([{kernel, key, from, registers, spill_bytes}]). Lives as long as the kernel. */
 EPIFUSE_API const char* epifuse_kernel_info(const epifuse_kernel* kernel);
 
 typedef struct epifuse_buffer_info {

@@ -18,6 +18,7 @@ ir::Graph with_inner_outputs(const lowering::Unfused& unfused) {
     ir::Output output;
     output.tensor = made.tensor;
     output.value = made.value;
+    output.contracted.emplace();  // as it is computed, also of no terms
     graph.outputs.push_back(std::move(output));
   }
   return graph;

@@ -110,6 +110,7 @@ Result<std::optional<CompiledUnfusedPtr>> compile_unfused(Engine& engine, const 
                                   options.schedule));
   std::optional<PlannedUnfused> planned = plan_unfused(program, kernel, options, diagnostics);
   if (!planned) return {std::nullopt};
+  engine.record(program, planned->graph, options, true);
   auto made = std::make_shared<CompiledUnfused>();
   for (Result<CompiledKernelPtr>& stage : engine.compile_all(std::move(planned->stages), threads)) {
     if (!stage) return stage.error();

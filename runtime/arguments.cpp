@@ -187,6 +187,10 @@ class Resolver {
                                       origin(wanted.extents[axis])));
       }
     }
+    if (!given.empty()) {
+      const std::string odd = odd_row_fault(wanted.name, wanted.storage, wanted.extents.back().text(), given.back());
+      if (!odd.empty()) return user_error(odd);
+    }
     tensor.elements = 1;
     for (const int64_t extent : given) {
       if (__builtin_mul_overflow(tensor.elements, extent, &tensor.elements) || tensor.elements > most_elements) {

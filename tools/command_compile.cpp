@@ -49,7 +49,7 @@ Status deliver(const std::string& text, const std::string& file, const CommandLi
   return {};
 }
 
-Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json fields) {
+Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json fields, const Surroundings& world) {
   Report report;
   const KernelImage& image = kernel.image;
   const bool compiled = kernel.from == jit::From::toolchain;
@@ -62,7 +62,8 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
     report.text += fmt::format("  {} bytes of workspace\n", workspace.text());
   for (const jit::RefusedPlan& refused : kernel.refused)
     report.text += fmt::format("  refused {}: {}\n", refused.schedule, refused.reason);
-  for (const std::string& warning : image.warnings) report.text += fmt::format("  warning: {}\n", warning);
+  for (const std::string& warning : unsaid_warnings(kernel, world.settings))
+    report.text += fmt::format("  warning: {}\n", warning);
   if (!line.output.empty()) report.text += fmt::format("  written to {}\n", line.output);
   report.fields = dump(fields);
   return report;
@@ -99,7 +100,8 @@ Report compile_stages(const Program& program, const CommandLine& line, Surroundi
     const KernelImage& image = stage->image;
     report.text += fmt::format("  {:32} {:9} {:3} registers, {} bytes of spills\n", image.recipe.kernel,
                                jit::from_name(stage->from), image.registers, image.spill_bytes);
-    for (const std::string& warning : image.warnings) report.text += fmt::format("    warning: {}\n", warning);
+    for (const std::string& warning : unsaid_warnings(*stage, world.settings))
+      report.text += fmt::format("    warning: {}\n", warning);
   }
   Json fields = Json::parse(unfused_json(kernel));
   fields["toolchain_calls"] = engine->toolchain_calls();
@@ -131,7 +133,7 @@ Report compile_all(const Program& program, const CommandLine& line, Surroundings
   for (const Result<jit::CompiledKernelPtr>& kernel : engine->compile_all(std::move(planned))) {
     if (!kernel) return failure(kernel.error());
     kernels.push_back(Json::parse(kernel_json(**kernel)));
-    report.text += describe(**kernel, line, Json::object()).text;
+    report.text += describe(**kernel, line, Json::object(), world).text;
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   report.fields =
@@ -153,8 +155,8 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
   Diagnostics diagnostics;
   auto compiled = engine->compile(program, line.kernel, compiler_options(line), diagnostics);
   if (compiled && *compiled && line.emit == Emit::ptx && (**compiled)->ptx.empty()) {
-    // The cache keeps cubins alone.
-    engine = make_engine(world, false);
+    // The cache keeps cubins alone. What there is to be said is said.
+    engine = make_engine({world.settings, "", world.disk, nullptr}, false);
     compiled = engine->compile(program, line.kernel, compiler_options(line), diagnostics);
   }
   if (!compiled) return failure(compiled.error());
@@ -168,14 +170,14 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
   Report report;
   if (!line.emit || line.emit == Emit::cubin) {
     if (!file.empty()) {
-      if (Status done = deliver(kernel.image.cubin, file, line, world, report, fields); !done)
+      if (Status done = deliver(std::string(kernel.image.cubin), file, line, world, report, fields); !done)
         return failure(done.error());
     } else if (line.emit) {
-      report.text = kernel.image.cubin;
+      report.text = kernel.image.cubin.view();
       report.fields = dump(fields);
       return report;
     }
-    report = describe(kernel, line, std::move(fields));
+    report = describe(kernel, line, std::move(fields), world);
   } else {
     std::string text = kernel.ptx;
     if (line.emit == Emit::sass) {

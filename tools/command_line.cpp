@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/diagnostics.h"
+#include "base/settings.h"
 #include "tools/values.h"
 
 namespace epifuse::tools {
@@ -20,6 +21,7 @@ constexpr const char* main_footer = R"(Examples:
   epifuse compile specs/moe_fc1_swiglu.epi --emit=cuda
   epifuse run specs/moe_fc1_swiglu.epi --dims K=256,I=128 --counts 0,1,127,3,0,9,40,2 -o results
   epifuse verify specs/moe_fc1_swiglu.epi --counts 0,1,127,129,1000,0,4096,5
+  epifuse prebuild specs/moe_fc1_swiglu.epi --dims E=8,K=7168,I=2048 -o kernels.epb
   epifuse doctor
 
 Exit codes: 0 good; 1 the input; 2 the command line; 3 this machine (no NVRTC, no GPU); 4 a bug of Epifuse; 5 the thing
@@ -81,22 +83,45 @@ constexpr const char* doctor_footer = R"(Examples:
   epifuse doctor --json)";
 
 constexpr const char* cache_footer = R"(Examples:
-  epifuse cache list        time, size, target and kernel of every entry
-  epifuse cache list --json
-  epifuse cache path        its directory)";
+  epifuse cache list                    last use, size, target and kernel of every entry
+  epifuse cache show 3f9a               one entry, named by the beginning of its key: what it was made from
+  epifuse cache why my.epi --dims K=64  whether a kernel is there, and if not, what differs from the nearest entry
+  epifuse cache verify                  reads every entry; exit code 5 when one is damaged
+  epifuse cache prune --size 500M       removes what was used least recently, and what killed processes left
+  epifuse cache clear                   removes all
+  epifuse cache path                    its directory)";
 
-constexpr const char* commands[] = {"check", "compile", "run",  "verify", "explain", "bench",
-                                    "tune",  "fmt",     "grad", "doctor", "cache"};
+constexpr const char* prebuild_footer = R"(Examples:
+  epifuse prebuild specs/moe_fc1_swiglu.epi --dims E=8,K=7168,I=2048 --dims E=16,K=2880,I=2880 -o kernels.epb
+  epifuse prebuild --manifest kernels.json -o kernels.epb --jobs 8
+  epifuse prebuild --manifest kernels.json -o kernels.epb --check   missing, extra, stale? exit code 5; compiles nothing
+  EPIFUSE_RECORD=run.jsonl python train.py; epifuse prebuild --from-record run.jsonl -o kernels.epb)";
+
+constexpr const char* bundle_footer = R"(Examples:
+  epifuse bundle list kernels.epb
+  epifuse bundle verify kernels.epb                     exit code 5 when it is damaged
+  epifuse bundle extract kernels.epb --kernel fc1 -o directory
+  epifuse bundle merge a.epb b.epb -o both.epb
+  epifuse bundle diff old.epb new.epb                   exit code 5 when they differ
+  epifuse bundle embed kernels.epb -o kernels.S         or kernels.c: to link into a program)";
+
+constexpr const char* commands[] = {"check", "compile", "run",    "verify", "explain",  "bench", "tune",
+                                    "fmt",   "grad",    "doctor", "cache",  "prebuild", "bundle"};
 
 // Option values as they were written; turned into a CommandLine when CLI11 is done.
 struct Written {
   std::vector<std::string> specs, inputs;
   std::string spec, kernel, schedule, device = "auto", seed = "0", data = "normal";
   std::optional<std::string> target, emit, output, inputs_from, counts, slack, jobs, chain;
-  std::optional<std::string> expected_rows, warm, rounds, tolerance;
+  std::optional<std::string> expected_rows, warm, rounds, tolerance, jit, record;
+  std::optional<std::string> manifest, plans, from_record, symbol;
+  std::vector<std::string> bundles, targets;
+  std::string cache_key;
+  std::optional<std::string> cache_size;
   std::vector<std::string> dims, params, without, taps;
   bool json = false, check_only = false, unfused = false, no_unfused = false;
   bool host = false, compare = false, no_full_clock = false, report = false;
+  bool dry_run = false, partial = false, prefer_first = false;
 };
 
 // An option that may be given several times, with one value each time, so that it does not swallow what follows.
@@ -119,6 +144,16 @@ void add_kernel_options(CLI::App& app, Written& written) {
   add_repeated(app, "--tap", written.taps, "a value that gets an f32 output of its own, NAME_tap")->type_name("NAME");
   app.add_option("--target", written.target, "the GPU to compile for: sm_90a")->type_name("NAME");
   app.add_option("--schedule", written.schedule, "this plan and no other, as --emit=plan names it")->type_name("TEXT");
+}
+
+// Where kernels come from.
+void add_source_options(CLI::App& app, Written& written) {
+  add_repeated(app, "--bundle", written.bundles, "a bundle of prebuilt kernels, looked into before the cache")
+      ->type_name("FILE");
+  app.add_option("--jit", written.jit, "off: a kernel that is not there is an error, never a compile")
+      ->type_name("on|off");
+  app.add_option("--record", written.record, "a file that gets a line for each kernel, for prebuild --from-record")
+      ->type_name("FILE");
 }
 
 void add_data_options(CLI::App& app, Written& written) {
@@ -153,6 +188,69 @@ void check_values(CLI::App& command) {
     if (!option->get_positional() && option->get_items_expected_max() > 0) option->check(refuse_value);
 }
 
+void add_prebuild(CLI::App& app, Written& written) {
+  CLI::App& prebuild = *app.add_subcommand("prebuild", "compiles kernels ahead of time into a bundle (needs no GPU)");
+  CLI::Option* specs = prebuild.add_option("FILE", written.specs, "the specs");
+  prebuild.add_option("--kernel", written.kernel, "that kernel alone, not all of the files")->type_name("NAME");
+  add_repeated(prebuild, "--dims", written.dims, "a set of numbers, E=8,K=7168; several times: each is built")
+      ->type_name("NAME=N,...");
+  add_repeated(prebuild, "--target", written.targets, "a GPU to compile for, sm_90a; several times: each is built")
+      ->type_name("NAME");
+  add_repeated(prebuild, "--without", written.without, "an optional input or an output that is left out")
+      ->type_name("NAME");
+  prebuild.add_option("--schedule", written.schedule, "this plan and no other; whoever loads must ask for it too")
+      ->type_name("TEXT");
+  prebuild.add_flag("--unfused", written.unfused, "the kernels of the unfused forms too, which verify and bench use");
+  prebuild.add_option("--plans", written.plans, "a tuning file: its plans go before the cost model's")
+      ->type_name("FILE");
+  CLI::Option* manifest =
+      prebuild.add_option("--manifest", written.manifest, "a JSON file that says what to build")->type_name("FILE");
+  CLI::Option* record =
+      prebuild.add_option("--from-record", written.from_record, "what --record wrote: builds that")->type_name("FILE");
+  manifest->excludes(specs)->excludes(record);
+  record->excludes(specs);
+  prebuild.add_option("-o", written.output, "the bundle")->type_name("FILE")->required();
+  prebuild.add_option("--jobs", written.jobs, "processes that compile; one for each core, as far as memory goes")
+      ->type_name("N");
+  CLI::Option* dry = prebuild.add_flag("--dry-run", written.dry_run, "only says what would be built");
+  CLI::Option* check =
+      prebuild.add_flag("--check", written.check_only, "only says what the bundle lacks, or has too much; exit code 5");
+  prebuild.add_flag("--partial", written.partial, "writes the bundle even when a kernel could not be built")
+      ->excludes(dry)
+      ->excludes(check);
+  dry->excludes(check);
+  prebuild.footer(prebuild_footer);
+  add_json(prebuild, written);
+  check_values(prebuild);
+}
+
+void add_bundle(CLI::App& app, Written& written) {
+  CLI::App& bundle = *app.add_subcommand("bundle", "bundles of prebuilt kernels");
+  bundle.footer(bundle_footer);
+  bundle.require_subcommand(1);
+  CLI::App& list = *bundle.add_subcommand("list", "the kernels");
+  CLI::App& verify = *bundle.add_subcommand("verify", "whether every byte is as it was written");
+  CLI::App& extract = *bundle.add_subcommand("extract", "cubins, recipes and requests as files");
+  CLI::App& merge = *bundle.add_subcommand("merge", "several bundles into one");
+  CLI::App& diff = *bundle.add_subcommand("diff", "two bundles, kernel by kernel");
+  CLI::App& embed = *bundle.add_subcommand("embed", "a source to link into a program: .S, or .c");
+  for (CLI::App* one : {&list, &verify, &extract, &embed})
+    one->add_option("FILE", written.specs, "the bundle")->required()->expected(1);
+  for (CLI::App* one : {&list, &extract})
+    one->add_option("--kernel", written.kernel, "that kernel alone")->type_name("NAME");
+  merge.add_option("FILE", written.specs, "the bundles")->required();
+  merge.add_flag("--prefer-first", written.prefer_first, "of two that answer one request differently, the earlier");
+  diff.add_option("FILE", written.specs, "the bundles")->required()->expected(2);
+  extract.add_option("-o", written.output, "a directory")->type_name("PATH")->required();
+  merge.add_option("-o", written.output, "the bundle to write")->type_name("FILE")->required();
+  embed.add_option("-o", written.output, "the source to write: NAME.S, or NAME.c")->type_name("FILE")->required();
+  embed.add_option("--symbol", written.symbol, "of the bytes in the program; epifuse_bundle")->type_name("NAME");
+  for (CLI::App* one : {&list, &verify, &extract, &merge, &diff, &embed}) {
+    add_json(*one, written);
+    check_values(*one);
+  }
+}
+
 struct Parser {
   CLI::App app{"Epifuse compiles specs of fused MoE and MLP kernels into CUDA kernels.", "epifuse"};
   Written written;
@@ -173,6 +271,7 @@ struct Parser {
     add_kernel_options(compile, written);
     compile.add_option("--emit", written.emit, "tokens, ast, ir, plan, cuda, ptx, cubin or sass")->type_name("STAGE");
     compile.add_flag("--unfused", written.unfused, "each operation as a kernel of its own");
+    add_source_options(compile, written);
     compile.add_option("-o", written.output, "the file to write: the cubin, or the stage")->type_name("FILE");
     compile.footer(compile_footer);
 
@@ -180,6 +279,7 @@ struct Parser {
     add_spec(run, written);
     add_data_options(run, written);
     add_kernel_options(run, written);
+    add_source_options(run, written);
     run.add_option("--device", written.device, "cpu (the interpreter), gpu, or auto: the GPU where there is one");
     run.add_flag("--unfused", written.unfused, "on a GPU, each operation as a kernel of its own");
     run.add_option("-o", written.output, "a directory for NAME.npy files, or an .npz")->type_name("PATH");
@@ -189,6 +289,7 @@ struct Parser {
     add_spec(verify, written);
     add_data_options(verify, written);
     add_kernel_options(verify, written);
+    add_source_options(verify, written);
     verify.add_flag("--no-unfused", written.no_unfused, "the fused kernel alone, not beside the unfused ones");
     verify.footer(verify_footer);
 
@@ -205,6 +306,7 @@ struct Parser {
     add_kernel_options(bench, written);
     add_size_options(bench, written);
     add_repeated(bench, "--param", written.params, "a param of the spec: limit=7.0")->type_name("NAME=X");
+    add_source_options(bench, written);
     bench.add_option("--seed", written.seed, "of the inputs")->type_name("N");
     bench.add_option("--warm", written.warm, "seconds of the same work in front; 3")->type_name("SECONDS");
     bench.add_option("--rounds", written.rounds, "turns of each kernel, at least; 16")->type_name("N");
@@ -252,15 +354,28 @@ struct Parser {
     grad.add_option("-o", written.output, "the file to write")->type_name("FILE");
     grad.footer(grad_footer);
 
+    add_prebuild(app, written);
+    add_bundle(app, written);
+
     CLI::App& doctor = *app.add_subcommand("doctor", "says what this machine can do");
     CLI::App& cache = *app.add_subcommand("cache", "the kernel cache on disk");
     doctor.footer(doctor_footer);
     cache.footer(cache_footer);  // also of its own commands
     cache.require_subcommand(1);
     CLI::App& list = *cache.add_subcommand("list", "the entries");
+    CLI::App& show = *cache.add_subcommand("show", "one entry, and the request that it was made from");
+    show.add_option("KEY", written.cache_key, "the beginning of the entry's key")->required();
+    CLI::App& why = *cache.add_subcommand("why", "whether a kernel is there, and if not, why");
+    add_spec(why, written);
+    add_kernel_options(why, written);
+    CLI::App& verify_cache = *cache.add_subcommand("verify", "reads every entry; exit code 5 when one is damaged");
+    CLI::App& prune = *cache.add_subcommand("prune", "removes what is used least, and leftovers");
+    prune.add_option("--size", written.cache_size, "bytes to keep at most, 500M or 2G; EPIFUSE_CACHE_SIZE if left out")
+        ->type_name("SIZE");
+    CLI::App& clear = *cache.add_subcommand("clear", "removes all entries");
     CLI::App& path = *cache.add_subcommand("path", "the directory");
-    for (CLI::App* command :
-         {&check, &compile, &run, &verify, &explain, &bench, &tune, &format, &grad, &doctor, &list, &path}) {
+    for (CLI::App* command : {&check, &compile, &run, &verify, &explain, &bench, &tune, &format, &grad, &doctor, &list,
+                              &show, &why, &verify_cache, &prune, &clear, &path}) {
       add_json(*command, written);
       check_values(*command);
     }
@@ -336,6 +451,45 @@ Status understand_measuring(const Written& written, CommandLine& line) {
   return {};
 }
 
+// A set for each --dims of prebuild, else one of them all.
+Status understand_dims(const Written& written, CommandLine& line) {
+  for (const std::string& text : written.dims) {
+    auto& into = line.command == "prebuild" ? line.dim_sets.emplace_back() : line.dims;
+    if (Status status = parse_dims(text, into); !status) return in_option("--dims", status.error());
+  }
+  return {};
+}
+
+// Where kernels come from, and what is built ahead of time.
+Status understand_bundles(const Written& written, CommandLine& line) {
+  line.bundles = written.bundles;
+  line.record = written.record.value_or("");
+  if (written.jit && *written.jit != "on" && *written.jit != "off")
+    return user_error(fmt::format("--jit: '{}' is not on or off", *written.jit));
+  if (written.jit) line.jit = *written.jit == "on";
+  line.manifest = written.manifest.value_or("");
+  line.plans = written.plans.value_or("");
+  line.from_record = written.from_record.value_or("");
+  line.symbol = written.symbol.value_or("");
+  line.dry_run = written.dry_run;
+  line.partial = written.partial;
+  line.prefer_first = written.prefer_first;
+  for (const std::string& name : written.targets) {
+    const Result<Target> target = parse_target(name);
+    if (!target) return in_option("--target", target.error());
+    line.targets.push_back(*target);
+  }
+  if (line.command != "prebuild") return {};
+  if (line.specs.empty() && line.manifest.empty() && line.from_record.empty())
+    return user_error("there is nothing to build: name specs, or --manifest FILE, or --from-record FILE");
+  const bool says_what = !line.kernel.empty() || !line.dim_sets.empty() || !line.targets.empty() ||
+                         !line.left_out.empty() || !line.schedule.empty() || written.unfused;
+  if (line.specs.empty() && says_what)
+    return user_error(fmt::format("{} says what is built, and for which kernels, dims and targets",
+                                  line.manifest.empty() ? "--from-record" : "--manifest"));
+  return {};
+}
+
 Result<CommandLine> understand(const Written& written, const std::string& command) {
   CommandLine line;
   line.command = command;
@@ -347,22 +501,22 @@ Result<CommandLine> understand(const Written& written, const std::string& comman
   line.inputs = written.inputs_from.value_or("");
   line.json = written.json;
   line.check_only = written.check_only;
-  if (!line.output.empty() && line.specs.size() > 1 && command != "bench")
+  if (!line.output.empty() && line.specs.size() > 1 && command != "bench" && command != "prebuild" &&
+      command != "bundle merge")
     return user_error("-o: it is one file, and several were named");
   if (written.chain) {
     Result<std::vector<std::string>> chain = parse_names(*written.chain);
     if (!chain) return in_option("--chain", chain.error());
     line.chain = std::move(*chain);
   }
-  for (const std::string& text : written.dims)
-    if (Status status = parse_dims(text, line.dims); !status) return in_option("--dims", status.error());
+  if (Status status = understand_dims(written, line); !status) return status.error();
   for (const std::string& text : written.params)
     if (Status status = parse_params(text, line.params); !status) return in_option("--param", status.error());
   line.left_out.insert(written.without.begin(), written.without.end());
   line.taps.insert(written.taps.begin(), written.taps.end());
   line.unfused = written.unfused;
   line.no_unfused = written.no_unfused;
-  if (line.unfused && !line.schedule.empty())
+  if (line.unfused && !line.schedule.empty() && command != "prebuild")
     return user_error("--schedule: it names a plan of the fused kernel, and --unfused asks for others");
   for (const std::string& text : written.inputs) {
     auto assignment = parse_assignment(text);
@@ -407,16 +561,29 @@ Result<CommandLine> understand(const Written& written, const std::string& comman
     line.jobs = static_cast<int>(*jobs);
   }
   if (Status status = understand_measuring(written, line); !status) return status.error();
+  line.cache_key = written.cache_key;
+  if (written.cache_size) {
+    line.cache_bytes = parse_bytes(*written.cache_size);
+    if (!line.cache_bytes)
+      return user_error(fmt::format("--size: '{}' is no number of bytes, as 500M or 2G", *written.cache_size));
+  }
+  if (Status status = understand_bundles(written, line); !status) return status.error();
   return line;
 }
 
 // CLI11 calls an unknown command an unexpected argument; the nearest name says more.
 std::string unknown_command(int argc, const char* const* argv) {
   const auto word = [&](int index) { return index < argc && argv[index][0] != '-' ? std::string(argv[index]) : ""; };
-  const bool of_cache = word(1) == "cache";
-  const std::vector<std::string> names = of_cache ? std::vector<std::string>{"list", "path"}
-                                                  : std::vector<std::string>(std::begin(commands), std::end(commands));
-  const std::string given = word(of_cache ? 2 : 1), before = of_cache ? "cache " : "";
+  // Commands that have commands of their own.
+  static const std::map<std::string, std::vector<std::string>> families = {
+      {"cache", {"list", "show", "why", "verify", "prune", "clear", "path"}},
+      {"bundle", {"list", "verify", "extract", "merge", "diff", "embed"}},
+  };
+  const auto family = families.find(word(1));
+  const bool of_family = family != families.end();
+  const std::vector<std::string> names =
+      of_family ? family->second : std::vector<std::string>(std::begin(commands), std::end(commands));
+  const std::string given = word(of_family ? 2 : 1), before = of_family ? family->first + " " : "";
   if (given.empty() || std::find(names.begin(), names.end(), given) != names.end()) return "";
   const std::string near = nearest(given, names);
   return fmt::format("there is no command '{}{}'{}", before, given,

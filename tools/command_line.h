@@ -33,7 +33,7 @@ struct CommandLine {
   bool no_unfused = false;  // verify: the fused kernel alone
   std::optional<Emit> emit;
   std::string output;              // -o
-  bool check_only = false;         // fmt
+  bool check_only = false;         // fmt, prebuild
   std::vector<std::string> chain;  // grad: kernels of the file, in the order they run
 
   // run, verify
@@ -55,7 +55,26 @@ struct CommandLine {
   bool no_full_clock = false;
   bool report = false;  // tune: nothing is stored
 
-  int jobs = 0;  // threads of the interpreter; 0: one for each core
+  // compile, run, verify, bench
+  std::vector<std::string> bundles;  // before those of the environment
+  std::optional<bool> jit;           // off: a missing kernel is an error
+  std::string record;                // a file for the requests of this run
+
+  // prebuild
+  std::vector<std::map<std::string, int64_t>> dim_sets;  // each --dims by itself
+  std::vector<Target> targets;
+  std::string manifest, plans, from_record;
+  bool dry_run = false;
+  bool partial = false;  // the bundle is written even when a kernel could not be built
+
+  // bundle; `specs` are the bundles
+  bool prefer_first = false;  // merge: of two answers to one request
+  std::string symbol;         // embed
+
+  std::string cache_key;                // cache show: how the entry's name begins
+  std::optional<uint64_t> cache_bytes;  // cache prune: 0 is any number
+
+  int jobs = 0;  // threads of the interpreter, processes of prebuild; 0: one for each core
   bool json = false;
 };
 

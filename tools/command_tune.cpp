@@ -259,6 +259,8 @@ Result<std::optional<Subject>> subject_of(const Program& program, SizedKernel ke
 Result<jit::Tuned> tune_on_gpu(const Subject& subject, const CommandLine& line, const Gpu& gpu, Surroundings& world) {
   // A plan that spills is no plan, and nothing to warn of.
   Surroundings quiet{world.settings, "", world.disk, nullptr};
+  // A bundle answers each of the plans that are tried with the one that it has.
+  quiet.settings.bundles.clear();
   const std::unique_ptr<jit::Engine> engine = make_engine(quiet, true);
   jit::InputOptions data = subject.kernel.inputs.data;
   data.repeat_after = repeat_after;

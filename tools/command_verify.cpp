@@ -39,13 +39,21 @@ Report verify(const CommandLine& line, Surroundings& world) {
   jit::VerifyOptions verify_options;
   verify_options.inputs = (*inputs)->data;
   verify_options.params = line.params;
-  // A kernel that has no unfused form yet can still be held against the interpreter.
+  // A kernel that has no unfused form yet can still be held against the interpreter, and so can one of a bundle without
+  // the unfused form's kernels, where nothing may be compiled.
   Diagnostics refusals;
+  std::string no_unfused;
   if (!line.no_unfused) {
     options.schedule.clear();
     const auto unfused = jit::compile_unfused(*engine, *program, line.kernel, options, refusals, line.jobs);
-    if (!unfused) return failure(unfused.error());
-    if (*unfused) verify_options.unfused = **unfused;
+    const bool is_missing = !unfused && !world.settings.jit && unfused.error().kind == ErrorKind::environment;
+    if (!unfused && !is_missing) return failure(unfused.error());
+    if (is_missing)
+      no_unfused = unfused.error().message;
+    else if (*unfused)
+      verify_options.unfused = **unfused;
+    else
+      no_unfused = refusals.all().front().message;
   }
   const Result<jit::VerifyReport> verified = jit::verify(*engine, **compiled, verify_options, gpu->device);
   if (!verified) return failure(verified.error());
@@ -54,17 +62,14 @@ Report verify(const CommandLine& line, Surroundings& world) {
   report.code = verified->ok ? ExitCode::good : ExitCode::wrong;
   report.text = fmt::format("{} for {} ({}) on {}\n{}", (*inputs)->graph.name, gpu->target.name,
                             (**compiled)->schedule(), gpu->device->info().name, verified->print());
-  if (!line.no_unfused && !verify_options.unfused) {
-    const std::string& why = refusals.all().front().message;
-    report.text += fmt::format("not compared with the unfused form: {}\n", why);
-  }
+  if (!no_unfused.empty()) report.text += fmt::format("not compared with the unfused form: {}\n", no_unfused);
   if (!verified->ok) report.error = fmt::format("{} is wrong on this GPU", (*inputs)->graph.name);
   Json fields = {{"kernel", (*inputs)->graph.name},
                  {"device_name", gpu->device->info().name},
                  {"seed", line.seed},
                  {"compile", Json::parse(kernel_json(***compiled))}};
   if (verify_options.unfused) fields["compile_unfused"] = Json::parse(unfused_json(*verify_options.unfused));
-  if (!refusals.all().empty()) fields["unfused_refused"] = refusals.all().front().message;
+  if (!no_unfused.empty()) fields["unfused_refused"] = no_unfused;
   fields["verdict"] = Json::parse(verified->to_json());
   report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
   report.diagnostics = std::move(diagnostics);

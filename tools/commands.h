@@ -26,8 +26,20 @@ Report bench(const CommandLine& line, Surroundings& world);
 Report tune(const CommandLine& line, Surroundings& world);
 Report format(const CommandLine& line, Surroundings& world);
 Report gradients(const CommandLine& line, Surroundings& world);
+Report prebuild(const CommandLine& line, Surroundings& world);
+Report bundle_list(const CommandLine& line, Surroundings& world);
+Report bundle_verify(const CommandLine& line, Surroundings& world);
+Report bundle_extract(const CommandLine& line, Surroundings& world);
+Report bundle_merge(const CommandLine& line, Surroundings& world);
+Report bundle_diff(const CommandLine& line, Surroundings& world);
+Report bundle_embed(const CommandLine& line, Surroundings& world);
 Report doctor(const CommandLine& line, Surroundings& world);
 Report cache_list(const CommandLine& line, Surroundings& world);
+Report cache_show(const CommandLine& line, Surroundings& world);
+Report cache_why(const CommandLine& line, Surroundings& world);
+Report cache_verify(const CommandLine& line, Surroundings& world);
+Report cache_prune(const CommandLine& line, Surroundings& world);
+Report cache_clear(const CommandLine& line, Surroundings& world);
 Report cache_path(const CommandLine& line, Surroundings& world);
 
 // For --version.

@@ -36,12 +36,18 @@ std::function<std::string(const std::string&)> tuned_plans(const Surroundings& w
 }
 
 std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cache) {
-  jit::EngineOptions options;
-  options.settings = world.settings;
-  options.log = world.log;
-  options.read_cache = options.write_cache = use_cache;
-  auto nvrtc = std::make_shared<toolchain::NvrtcToolchain>(world.disk, world.settings);
+  jit::EngineOptions options{
+      .settings = world.settings, .log = world.log, .read_cache = use_cache, .write_cache = use_cache};
+  Settings of_toolchain = world.settings;
+  if (!use_cache) of_toolchain.cache_directory.clear();
+  auto nvrtc = std::make_shared<toolchain::NvrtcToolchain>(world.disk, std::move(of_toolchain));
   return std::make_unique<jit::Engine>(std::move(options), std::move(nvrtc), world.disk);
+}
+
+std::vector<std::string> unsaid_warnings(const jit::CompiledKernel& kernel, const Settings& settings) {
+  std::vector<std::string> warnings = kernel.image.warnings;
+  if (settings.log >= LogLevel::warn) std::erase(warnings, kernel.said);
+  return warnings;
 }
 
 std::string kernel_json(const jit::CompiledKernel& kernel) {
@@ -55,6 +61,7 @@ std::string kernel_json(const jit::CompiledKernel& kernel) {
                      {"key", kernel.key},
                      {"compiled", kernel.from == jit::From::toolchain},
                      {"from", jit::from_name(kernel.from)},
+                     {"bundle", kernel.bundle.empty() ? Json() : Json(kernel.bundle)},
                      {"ms", kernel.milliseconds},
                      {"phases_ms", phases_json(kernel.times)},
                      {"plan", kernel.schedule()},

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "compiler/compiler.h"
 #include "jit/unfused.h"
@@ -19,6 +20,9 @@ std::function<std::string(const std::string&)> tuned_plans(const Surroundings& w
 
 // `use_cache` false: nothing is taken from the disk or left there.
 std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cache);
+
+// What is to be said of a compiled kernel and is not on stderr already.
+std::vector<std::string> unsaid_warnings(const jit::CompiledKernel& kernel, const Settings& settings);
 
 // What --json says of a compiled kernel, as the text of a JSON object.
 std::string kernel_json(const jit::CompiledKernel& kernel);

@@ -2,6 +2,7 @@
 // InternalError.
 #include <cstdio>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <new>
 
 #include "base/ensure.h"
@@ -24,8 +25,20 @@ constexpr Command commands[] = {
     {"tune", tune},
     {"fmt", format},
     {"grad", gradients},
+    {"prebuild", prebuild},
+    {"bundle list", bundle_list},
+    {"bundle verify", bundle_verify},
+    {"bundle extract", bundle_extract},
+    {"bundle merge", bundle_merge},
+    {"bundle diff", bundle_diff},
+    {"bundle embed", bundle_embed},
     {"doctor", doctor},
     {"cache list", cache_list},
+    {"cache show", cache_show},
+    {"cache why", cache_why},
+    {"cache verify", cache_verify},
+    {"cache prune", cache_prune},
+    {"cache clear", cache_clear},
     {"cache path", cache_path},
 };
 
@@ -41,6 +54,9 @@ Report run_command(const CommandLine& line) {
   Surroundings world = surroundings();
   if (!world.settings_problem.empty() && line.command != "doctor")
     return failure(ExitCode::user, world.settings_problem);
+  world.settings.bundles.insert(world.settings.bundles.begin(), line.bundles.begin(), line.bundles.end());
+  if (line.jit) world.settings.jit = *line.jit;
+  if (!line.record.empty()) world.settings.record = line.record;
   for (const Command& command : commands)
     if (command.name == line.command) return command.run(line, world);
   EPIFUSE_ENSURE(false, fmt::format("no command '{}'", line.command));
@@ -82,4 +98,12 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace epifuse::tools
 
-int main(int argc, char** argv) { return epifuse::tools::main(argc, argv); }
+int main(int argc, char** argv) {
+#ifdef __GLIBC__
+  // Memory in a few large pieces: a warm start makes fifteen system calls, and should not make as many again for its
+  // heap.
+  ::mallopt(M_TOP_PAD, 4 << 20);
+  ::mallopt(M_MMAP_THRESHOLD, 4 << 20);
+#endif
+  return epifuse::tools::main(argc, argv);
+}

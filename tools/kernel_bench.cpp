@@ -39,6 +39,10 @@ Status add_unfused(jit::Engine& engine, const Program& program, const BenchSetti
   options.schedule.clear();
   Diagnostics refusals;
   const auto compiled = jit::compile_unfused(engine, program, made.kernel.name, options, refusals, setting.line->jobs);
+  if (!compiled && compiled.error().kind == ErrorKind::environment) {
+    made.unfused_problem = compiled.error().message;  // no compiler, and a bundle of fused kernels alone
+    return {};
+  }
   if (!compiled) return compiled.error();
   if (!*compiled) {
     made.unfused_problem = refusals.all().empty() ? "it has none" : refusals.all().front().message;

@@ -15,15 +15,12 @@ bool is_binary(char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n
 // The disk, with the checks that tell a spec from some other file before the parser sees it.
 class SpecFiles : public SpecSource {
  public:
-  explicit SpecFiles(FileSystem& disk) : disk_(disk), files_(disk) {}
+  explicit SpecFiles(FileSystem& disk) : disk_(disk) {}
 
   Result<std::optional<std::string>> read(const std::string& path) override {
     const FileStatus status = disk_.status(path);
-    if (!status.exists || status.is_directory) {
-      Result<std::optional<std::string>> text = files_.read(path);
-      if (!text) return user_error(text.error().message);
-      return text;
-    }
+    if (!status.exists) return std::optional<std::string>();
+    if (status.is_directory) return user_error(fmt::format("'{}' is a directory", path));
     // One byte more than allowed is enough to know.
     Result<std::string> text = disk_.read_part(path, 0, largest_spec + 1);
     if (!text) return user_error(text.error().message);
@@ -36,7 +33,6 @@ class SpecFiles : public SpecSource {
 
  private:
   FileSystem& disk_;
-  DiskSource files_;
 };
 
 }  // namespace

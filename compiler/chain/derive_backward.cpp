@@ -197,19 +197,36 @@ class Deriver {
     return read.empty() ? "" : fmt::format("# What feeds what: {}\n#\n", joined(read));
   }
 
-  // Outputs besides the one that the gradient takes its way through: a loss that reads them has no part in what is
-  // derived.
+  // Outputs besides the one that the gradient takes its way through, and other forms of the same value: a loss that
+  // reads them has no part in what is derived.
   std::string outputs_left_out() const {
     std::vector<std::string> left_out;
-    for (const Link& link : links_)
+    for (Link& link : links_)
       for (const ast::Statement& statement : link.kernel.tree->statements) {
         const auto* out = std::get_if<ast::Out>(&statement);
-        if (out == nullptr || out == link.y) continue;
+        if (out == nullptr || stores_y(link, *out)) continue;
         left_out.push_back(fmt::format("{}.{}", link.kernel.name(), out->name.text));
       }
     const Link& last = links_.back();
     return fmt::format("# The gradient comes in as {}, of {}.{}.{}\n#\n", last.dy, last.kernel.name(),
                        last.y->name.text, left_out.empty() ? "" : " None comes in through " + joined(left_out) + ".");
+  }
+
+  static bool stores_y(Link& link, const ast::Out& out) {
+    Values& values = link.kernel.values;
+    return out.value.kind != ast::Expr::Kind::member &&
+           link.kernel.graph_output(out.name.text)->reduction == ir::Reduction::none &&
+           values.of(out.value) == values.of(link.y->value);
+  }
+
+  // What the forward pass has to keep of a kernel's data: what it reads, or a plain form of that.
+  std::string kept_data(size_t i) const {
+    const Link& link = links_[i];
+    const std::string &read = link.kernel.products[0].data->name.text, &kept = link.data_name;
+    if (i == 0 || is_plain(link.kernel.products[0].data->tensor))
+      return fmt::format("{}, which {} reads", kept, link.kernel.name());
+    return fmt::format("{} of {}: the values that {} reads as {}", kept, links_[i - 1].kernel.name(),
+                       link.kernel.name(), read);
   }
 
   std::string header() const {
@@ -221,8 +238,9 @@ class Deriver {
     text += connections() + outputs_left_out() + "# In the order in which they run:\n";
     for (const std::string& step : order_) text += fmt::format("#   {}\n", step);
     text += "#\n# The forward pass has to keep:\n";
-    for (const Link& link : links_) {
-      text += fmt::format("#   {}, which {} reads\n", link.data_name, link.kernel.name());
+    for (size_t i = 0; i < links_.size(); ++i) {
+      const Link& link = links_[i];
+      text += fmt::format("#   {}\n", kept_data(i));
       if (!link.saved.none_needed) text += fmt::format("#   {} of {}\n", link.saved_names(), link.kernel.name());
     }
     for (const std::string& name : saving_)

@@ -68,17 +68,21 @@ class Linker {
     return tensor_text(tensor).text;
   }
 
-  // The values that a kernel stores, or stores as `stored_as`, each by its first such output; sums and maxima are not
-  // among them.
+  // The values that a kernel stores, or stores as `stored_as`, each by its first such output, but a quantised one only
+  // where there is no plain one; sums and maxima are not among them.
   std::vector<const ast::Out*> stored_values(Link& link, const std::string& stored_as = "") {
     std::vector<const ast::Out*> found;
-    std::set<ValueId> seen;
+    std::map<ValueId, size_t> places;
     for (const ast::Statement& statement : link.kernel.tree->statements) {
       const auto* out = std::get_if<ast::Out>(&statement);
       if (out == nullptr || out->value.kind == ast::Expr::Kind::member) continue;
       if (link.kernel.graph_output(out->name.text)->reduction != ir::Reduction::none) continue;
       if (!stored_as.empty() && stored_text(out->tensor) != stored_as) continue;
-      if (seen.insert(link.kernel.values.of(out->value)).second) found.push_back(out);
+      const auto [place, is_new] = places.emplace(link.kernel.values.of(out->value), found.size());
+      if (is_new)
+        found.push_back(out);
+      else if (!is_plain(found[place->second]->tensor) && is_plain(out->tensor))
+        found[place->second] = out;
     }
     return found;
   }

@@ -28,10 +28,13 @@ std::string_view truth(bool value) { return value ? "true" : "false"; }
 class Emitter {
  public:
   Emitter(const ir::Graph& graph, const KernelPlan& plan)
-      : graph_(graph), plan_(plan), clusters_(lowering::value_clusters(plan.epilogue)) {}
+      : graph_(graph), plan_(plan), clusters_(lowering::value_clusters(plan.epilogue)) {
+    for (const ValueCluster& cluster : clusters_)
+      for (const SinkGroup& group : cluster.groups)
+        if (lowering::sums_products(plan, group)) products_.insert(group.values[0]);
+  }
 
   std::string run() {
-    const bool natural = plan_.natural_rows();
     line("struct Epilogue {{");
     if (!is_pass()) {
       line("  static constexpr u32 slot_bytes = {};", plan_.slot_bytes);
@@ -43,7 +46,7 @@ class Emitter {
     line("  template <class Accumulators, class Inputs>");
     line("  static EPIFUSE_DEVICE void run(const Parameters& p, const Tile<Plan::places>& tile, Accumulators& sums,");
     line("                                 int first_column, Inputs& inputs, u32 scratch) {{");
-    line("    const auto lane = {}::now();", natural ? "LaneOf<RowOrder::natural>" : "Lane");
+    line("    const auto lane = {}::now();", lane_type());
     std::set<int> places;
     // Partials of rows lie as the rows do.
     for (const Sink& sink : plan_.epilogue.sinks) places.insert(is_reduction(sink.kind) ? 0 : sink.place);
@@ -60,6 +63,7 @@ class Emitter {
       straightened_ = true;
     }
     loop_over_blocks();
+    finish_row_scales();
     flush_sinks();
     clear_gaps();
     line("  }}\n}};\n");
@@ -79,6 +83,7 @@ class Emitter {
     return graph_.outputs[static_cast<size_t>(sink.output)].tensor;
   }
   static std::string_view tag(const ir::Tensor& tensor) { return storage_name(tensor.type.storage()); }
+  std::string_view lane_type() const { return plan_.natural_rows() ? "LaneOf<RowOrder::natural>" : "Lane"; }
   bool is_pass() const { return plan_.schedule.family == lowering::Family::pass; }
   int blocks() const { return plan_.part_tile() / lowering::block_columns; }
 
@@ -112,6 +117,8 @@ class Emitter {
     }
     if (!straightened_) straighten();
     line("      const {} columns(lane, first_column + block * block_columns, p.columns);", columns_type());
+    if (reads_any_ahead())
+      line("      next_columns = OwnColumns(lane, first_column + (block + 1) * block_columns, p.columns);");
     block_loads();
     for (const ValueCluster& cluster : clusters_) store(cluster);
     if (rolled() && !is_pass()) {
@@ -156,6 +163,7 @@ class Emitter {
 
   // What gathers scale bytes or partials over the blocks of the tile.
   void open_sinks() {
+    open_old_values();
     for (const Sink& sink : plan_.epilogue.sinks) {
       if (is_reduction(sink.kind)) out_ += open_reduction(graph_, plan_, sink);
       if (sink.kind == SinkKind::quantised) out_ += open_quantised(graph_, plan_, sink, maximum_of(sink));
@@ -169,11 +177,35 @@ class Emitter {
           line("    SingleColumnScales {};", name);
         else if (sink.gathered_scales > 1)
           line("    GatheredRowScales<{}> {};", sink.gathered_scales, name);
+        else if (joins_scales(sink))
+          line("    JoinedRowScales {};", name);
         else
           line("    SingleRowScales {};", name);
       }
     }
     if (staged()) line("    warpgroup_sync();  // the tile before has been read");
+  }
+
+  // Scale bytes of rows that wait for the tile's last block, where accumulators leave a register for them. Where halves
+  // are dealt out, a tile's blocks are no neighbours.
+  bool joins_scales(const Sink& sink) const {
+    return sink.kind == SinkKind::mx_rows && !alternates(sink) && sink.gathered_scales == 1 &&
+           plan_.part_tile() * plan_.gemm.parts <= 128 && (sink.values.size() == 1 || plan_.deal == Deal::halves);
+  }
+  void finish_row_scales() {
+    if (std::none_of(plan_.epilogue.sinks.begin(), plan_.epilogue.sinks.end(),
+                     [&](const Sink& sink) { return joins_scales(sink); }))
+      return;
+    line("    const int existing = min({}, (p.columns - first_column + block_columns - 1) / block_columns);", blocks());
+    for (const Sink& sink : plan_.epilogue.sinks) {
+      if (!joins_scales(sink)) continue;
+      const std::string& name = output_tensor(sink).name;
+      for (size_t part = 0; part < sink.values.size(); ++part)
+        line("    {}.finish(p.scales_{}, p.scale_pitch_{}, lane, rows_{}, ({}) / block_columns, {}, existing);",
+             scales_name(sink, part), name, name, sink.place,
+             column_in(sink.values.size() == 2, static_cast<int>(part), "first_column"),
+             leaves_out_blocks() ? "blocks(p, first_column)" : std::to_string(blocks()));
+    }
   }
 
   // The tensor's largest magnitude: an input, or the number that stands for one left out.
@@ -237,6 +269,40 @@ class Emitter {
   std::string_view columns_type() const {
     return plan_.natural_epilogue ? "OwnColumnsOf<ColumnOrder::natural>" : "OwnColumns";
   }
+  // Old values that are read ahead of the sums that they go into: a block of them, or half a block where the
+  // accumulators, or others, take more registers. A weight gradient's epilogue has registers for them in wide tiles
+  // too.
+  bool reads_ahead(const Sink& sink) const {
+    return sink.kind == SinkKind::rows && sink.accumulate && sink.values.size() == 1 && !is_pass() &&
+           (plan_.natural_rows() || plan_.part_tile() * plan_.gemm.parts <= 128);
+  }
+  void open_old_values() {
+    const auto count = std::count_if(plan_.epilogue.sinks.begin(), plan_.epilogue.sinks.end(),
+                                     [&](const Sink& sink) { return reads_ahead(sink); });
+    if (count == 0) return;
+    line("    OwnColumns next_columns(lane, first_column, p.columns);");
+    for (const Sink& sink : plan_.epilogue.sinks) {
+      if (!reads_ahead(sink)) continue;
+      const std::string& name = output_tensor(sink).name;
+      line("    OldValues<{}, {}> old_{};", tag(output_tensor(sink)),
+           count == 1 && plan_.part_tile() * plan_.gemm.parts <= 128 ? 4 : 2, name);
+      line("    old_{}.load({}, {}, p.pitch_{}, rows_{}, next_columns, {});", name,
+           guards_empty(sink) ? "tile.depth != 0" : "true", out_buffer(sink), name, sink.place,
+           output_column(sink, 0, "next_columns.first"));
+    }
+  }
+  bool reads_any_ahead() const {
+    return std::any_of(plan_.epilogue.sinks.begin(), plan_.epilogue.sinks.end(),
+                       [&](const Sink& sink) { return reads_ahead(sink); });
+  }
+  void add_to_old_values(const Sink& sink) {
+    const std::string& name = output_tensor(sink).name;
+    line("        old_{}.add({}, value0, {}, p.pitch_{}, rows_{}, columns, {}, block + 1 < {}, next_columns, {});",
+         name, guards_empty(sink) ? "tile.depth != 0" : "true", out_buffer(sink), name, sink.place,
+         output_column(sink, 0), leaves_out_blocks() ? "blocks(p, first_column)" : std::to_string(blocks()),
+         output_column(sink, 0, "next_columns.first"));
+  }
+
   // How far a thread's columns lie apart in a transposed output.
   int apart(const Sink& sink) const { return sink.values.size() == 2 && plan_.deal == Deal::alternating ? 2 : 1; }
 
@@ -247,8 +313,10 @@ class Emitter {
     int index = 0, offset = 0;
     for (const EpilogueInput& in : plan_.epilogue.inputs) {
       if (in.broadcast != Broadcast::tile || !plan_.brings_box(in)) continue;
-      line("    ptx::tma_load_2d(slot + {}, p.tile_input[{}], full, {}, row, ptx::l2_evict_first);", offset, index++,
-           plan_.alternates(in) ? "2 * column" : column_in(in.doubled, in.part, "column"));
+      line("    load_tile_input<RowOrder::{}>(slot + {}, p.tile_input[{}], full, {}, row, {});",
+           plan_.natural_rows() ? "natural" : "consecutive", offset, index++,
+           plan_.alternates(in) ? "2 * column" : column_in(in.doubled, in.part, "column"),
+           tile_bytes(in) / lowering::tile_rows);
       offset += tile_bytes(in);
     }
     line("  }}\n");
@@ -271,24 +339,25 @@ class Emitter {
       // Values without shared operations are computed one by one, each where it is stored.
       if (at_once(cluster)) {
         said.insert(cluster.roots);
-        out_ += spell_values(graph_, plan_.epilogue, cluster.roots, function_name(cluster.roots)) + "\n";
+        out_ += spell(cluster.roots) + "\n";
         continue;
       }
       for (const int root : cluster.roots)
-        if (said.insert({root}).second)
-          out_ += spell_values(graph_, plan_.epilogue, {root}, function_name({root})) + "\n";
+        if (said.insert({root}).second) out_ += spell({root}) + "\n";
     }
     if (!has_wide_blocks(plan_.epilogue)) return;
     // The pass that measures computes what is rotated by itself, and the values of wide blocks together.
     const auto say = [&](const std::vector<int>& roots) {
-      if (!roots.empty() && said.insert(roots).second)
-        out_ += spell_values(graph_, plan_.epilogue, roots, function_name(roots)) + "\n";
+      if (!roots.empty() && said.insert(roots).second) out_ += spell(roots) + "\n";
     };
     for (const ValueCluster& cluster : clusters_) {
       say(wide_roots(cluster));
       for (const SinkGroup& group : cluster.groups)
         if (!group.hadamards.empty()) say(group.values);
     }
+  }
+  std::string spell(const std::vector<int>& roots) const {
+    return spell_values(graph_, plan_.epilogue, roots, function_name(roots), products_);
   }
   static std::string function_name(const std::vector<int>& roots) {
     std::string name = "value";
@@ -486,10 +555,9 @@ class Emitter {
       return;
     }
     line("      {{");
-    std::string names;
-    for (const int root : cluster.roots) names += fmt::format("{}block_{}", names.empty() ? "" : ", ", root);
-    compute(cluster.roots, names);
+    compute(cluster.roots, "");
     for (const int root : cluster.roots) {
+      if (products_.count(root) != 0) continue;
       bool rows = false, columns = false, empty = false;
       for (const SinkGroup& group : cluster.groups) {
         if (std::find(group.values.begin(), group.values.end(), root) == group.values.end()) continue;
@@ -503,7 +571,8 @@ class Emitter {
     for (const SinkGroup& group : smallest_first(cluster.groups)) {
       line("        {{");
       for (size_t part = 0; part < group.values.size(); ++part)
-        line("        const Block& value{} = block_{};", part, group.values[part]);
+        line("        const {}& value{} = block_{};", products_.count(group.values[part]) ? "SumsOfProducts" : "Block",
+             part, group.values[part]);
       for (size_t part = 0; part < group.values.size(); ++part) spell_sinks(group, static_cast<int>(part));
       spell_alternating(group);
       line("        }}");
@@ -526,22 +595,37 @@ class Emitter {
                        [&](int id) { return plan_.epilogue.nodes[static_cast<size_t>(id)].along_rows == along_rows; });
   }
 
-  // Blocks of one or several values.
+  // Blocks of one or several values; of a product that is summed, what its rows sum up to.
   void compute(const std::vector<int>& roots, const std::string& names) {
-    std::string arguments;
+    std::string arguments, sums;
     auto add = [&](const std::string& text) { arguments += (arguments.empty() ? "" : ", ") + text; };
-    if (roots.size() > 1)
-      for (const int root : roots) add(fmt::format("block_{}.v[i][c]", root));
+    std::vector<int> nodes;
+    for (size_t i = 0; i < roots.size(); ++i) {
+      const int root = roots[i];
+      const std::string name = roots.size() > 1 ? fmt::format("block_{}", root) : names;
+      if (products_.count(root) == 0) {
+        line("        Block {};", name);
+        if (roots.size() > 1) add(name + ".v[i][c]");
+        nodes.push_back(root);
+        continue;
+      }
+      line("        SumsOfProducts {};", name);
+      line("        float first_{}, second_{};", root, root);
+      add(fmt::format("first_{}, second_{}", root, root));
+      sums += fmt::format("            {}.add(i, c, first_{}, second_{});\n", name, root, root);
+      for (const int factor : plan_.epilogue.nodes[static_cast<size_t>(root)].args) nodes.push_back(factor);
+    }
     // What is computed separately must not be kept from one value to the next: the compiler is not to see that they
     // share operations.
-    for (const int leaf : leaves_of(plan_.epilogue, roots))
+    for (const int leaf : leaves_of(plan_.epilogue, nodes))
       add(plan_.schedule.separate ? fmt::format("ptx::opaque({})", argument(leaf)) : argument(leaf));
-    line("        Block {};", names);
     line("#pragma unroll");
     line("        for (int i = 0; i < own_rows; ++i)");
     line("#pragma unroll");
-    line("          for (int c = 0; c < own_columns; ++c) {}{}({});",
-         roots.size() > 1 ? "" : fmt::format("{}.v[i][c] = ", names), function_name(roots), arguments);
+    const bool returned = roots.size() == 1 && sums.empty();
+    line("          for (int c = 0; c < own_columns; ++c) {}{}{}({});", sums.empty() ? "" : "{\n            ",
+         returned ? fmt::format("{}.v[i][c] = ", names) : "", function_name(roots), arguments);
+    if (!sums.empty()) line("{}          }}", sums);
   }
 
   void clear(const std::string& name, bool rows, bool columns) {
@@ -581,13 +665,13 @@ class Emitter {
   }
 
   // What adds to the result of an empty group must not even add 0.
-  bool guards_empty(const Sink& sink) const { return sink.accumulate && plan_.ragged_boxes; }
+  bool guards_empty(const Sink& sink) const { return sink.accumulate && lowering::contracts_groups(plan_, sink); }
   std::string out_buffer(const Sink& sink) const { return buffer("out_" + output_tensor(sink).name, sink.pointers); }
 
   // Where the columns of a half lie in the output. In a transposed one each group has as many rows as there are
   // columns.
-  std::string output_column(const Sink& sink, int part) const {
-    const std::string column = column_in(sink.values.size() == 2, part, "columns.first");
+  std::string output_column(const Sink& sink, int part, const std::string& first = "columns.first") const {
+    const std::string column = column_in(sink.values.size() == 2, part, first);
     if (!plan_.places[static_cast<size_t>(sink.place)].local || sink.pointers) return column;
     return fmt::format("tile.group * {} + {}", sink.values.size() == 2 ? "(2 * p.columns)" : "p.columns", column);
   }
@@ -611,6 +695,10 @@ class Emitter {
     const std::string guard = guards_empty(sink) ? "if (tile.depth != 0) " : "";
     switch (sink.kind) {
       case SinkKind::rows:
+        if (reads_ahead(sink)) {
+          add_to_old_values(sink);
+          break;
+        }
         line("        {}store_rows<{}{}>(value{}, {}, p.pitch_{}, {}, columns, {});", guard, tag(tensor),
              sink.accumulate ? ", true" : "", part, out_buffer(sink), name, rows, column);
         break;
@@ -669,6 +757,7 @@ class Emitter {
   const ir::Graph& graph_;
   const KernelPlan& plan_;
   const std::vector<ValueCluster> clusters_;
+  std::set<int> products_;     // roots of which only sums of rows are wanted, and whose factors go into them
   bool measuring_ = false;     // the pass over blocks that only measures
   bool straightened_ = false;  // an earlier pass has put the columns in order
   std::string out_;

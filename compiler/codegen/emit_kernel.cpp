@@ -141,7 +141,9 @@ class Emitter {
   bool skips_empty() const {
     if (!plan_.ragged_boxes) return false;
     for (const Sink& sink : plan_.epilogue.sinks)
-      if (!sink.accumulate || (is_reduction(sink.kind) && !sink.per_group)) return false;  // the latter reads all tiles
+      if (!sink.accumulate || !contracts_groups(plan_, sink) ||
+          (is_reduction(sink.kind) && !sink.per_group))  // which reads all tiles
+        return false;
     return true;
   }
 

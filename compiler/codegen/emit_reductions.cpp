@@ -65,7 +65,7 @@ std::string finishing_call(const ir::Graph& graph, const KernelPlan& plan, const
   }
   return fmt::format("  static_assert({} == {}, \"the recipe's block\");\n", threads, block) +
          fmt::format("  {}<{}, {}, {}, {}, {}, {}, {}>(p);\n", function, needs_plan_of_rows(plan) ? "RowsPlan" : "Plan",
-                     needs_plan_of_depth(graph, plan) ? "DepthPlan" : "void",
+                     needs_plan_of_depth(graph, plan) && contracts_groups(plan, sink) ? "DepthPlan" : "void",
                      storage_name(output_tensor(graph, sink).type.storage()), reduction_name(sink),
                      truth(sink.accumulate), truth(sink.pointers), last);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <fmt/format.h>
+#include <utility>
 
 #include "base/ensure.h"
 
@@ -91,17 +92,33 @@ std::string leaf_name(const ir::Graph& graph, const Epilogue& epilogue, int leaf
 }
 
 std::string spell_values(const ir::Graph& graph, const Epilogue& epilogue, const std::vector<int>& roots,
-                         const std::string& name) {
-  const bool several = roots.size() > 1;
+                         const std::string& name, const std::set<int>& products) {
+  std::vector<std::pair<std::string, int>> results;  // reference, node
+  std::vector<int> nodes;
+  const auto wants = [&](const char* what, int root, int node) {
+    results.push_back({fmt::format("{}_{}", what, root), node});
+    nodes.push_back(node);
+  };
+  for (const int root : roots) {
+    if (products.count(root) == 0) {
+      wants("value", root, root);
+      continue;
+    }
+    const std::vector<int>& factors = epilogue.nodes[static_cast<size_t>(root)].args;
+    wants("first", root, factors[0]);
+    wants("second", root, factors[1]);
+  }
+  const bool several = results.size() > 1;
   std::vector<std::string> spelled(epilogue.nodes.size());
   std::string parameters;
   if (several)
-    for (const int root : roots) parameters += fmt::format("{}float& value_{}", parameters.empty() ? "" : ", ", root);
-  for (const int leaf : leaves_of(epilogue, roots)) {
+    for (const auto& [reference, node] : results)
+      parameters += fmt::format("{}float& {}", parameters.empty() ? "" : ", ", reference);
+  for (const int leaf : leaves_of(epilogue, nodes)) {
     spelled[static_cast<size_t>(leaf)] = leaf_name(graph, epilogue, leaf);
     parameters += (parameters.empty() ? "float " : ", float ") + spelled[static_cast<size_t>(leaf)];
   }
-  const std::vector<bool> needed = needed_by(epilogue, roots);
+  const std::vector<bool> needed = needed_by(epilogue, nodes);
   std::string body;
   for (size_t i = 0; i < epilogue.nodes.size(); ++i) {
     const EpilogueNode& node = epilogue.nodes[i];
@@ -114,9 +131,10 @@ std::string spell_values(const ir::Graph& graph, const Epilogue& epilogue, const
     body += fmt::format("    const float {} = {};\n", spelled[i], spell_map(node, arguments));
   }
   if (several)
-    for (const int root : roots) body += fmt::format("    value_{} = {};\n", root, spelled[static_cast<size_t>(root)]);
+    for (const auto& [reference, node] : results)
+      body += fmt::format("    {} = {};\n", reference, spelled[static_cast<size_t>(node)]);
   else
-    body += fmt::format("    return {};\n", spelled[static_cast<size_t>(roots[0])]);
+    body += fmt::format("    return {};\n", spelled[static_cast<size_t>(nodes[0])]);
   return fmt::format("  static EPIFUSE_DEVICE {} {}({}) {{\n{}  }}\n", several ? "void" : "float", name, parameters,
                      body);
 }

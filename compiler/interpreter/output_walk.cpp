@@ -11,30 +11,17 @@ using ir::Extent;
 
 bool is_plain_name(const Extent& name) { return name.dim >= 0 && name.times == 1 && name.over == 1; }
 
-// Whether the value has a sum over rows of groups in it: a gemm that contracts them. Arguments come before their users,
-// so one sweep backwards meets every node once, however often it is used.
-bool contracts_groups(const ir::Graph& graph, ir::NodeId id) {
-  std::vector<bool> needed(graph.nodes.size());
-  needed[id] = true;
-  for (size_t at = static_cast<size_t>(id) + 1; at-- > 0;) {
-    if (!needed[at]) continue;
-    const ir::Node& node = graph.nodes[at];
-    const Extent name = graph.base_name(node.along);
-    if (node.op == ir::Op::gemm && name.dim >= 0 && graph.dims[name.dim].kind == ir::DimKind::grouped) return true;
-    for (const ir::NodeId argument : node.args) needed[argument] = true;
-  }
-  return false;
-}
-
-// Whether the output reduces over rows of groups.
-bool reduces_groups(const ir::Graph& graph, const ir::Output& output) {
-  if (output.reduction == ir::Reduction::none) return false;
-  const ir::Shape& shape = graph.nodes[static_cast<size_t>(output.value)].shape;
-  return std::any_of(shape.begin(), shape.end(), [&](const Extent& e) {
+// The grouped dimensions of whose rows an element of the output is a sum (by a gemm or by the output's own reduction).
+std::vector<ir::DimId> summed_groups(const ir::Graph& graph, const ir::Output& output) {
+  std::vector<ir::DimId> summed = graph.contracted_groups(output);
+  if (output.reduction == ir::Reduction::none) return summed;
+  for (const Extent& e : graph.nodes[static_cast<size_t>(output.value)].shape) {
     const Extent name = graph.base_name(e);
-    return is_plain_name(name) && graph.dims[name.dim].kind == ir::DimKind::grouped &&
-           !graph.has_name(output.tensor.shape, name);
-  });
+    if (is_plain_name(name) && graph.dims[name.dim].kind == ir::DimKind::grouped &&
+        !graph.has_name(output.tensor.shape, name))
+      summed.push_back(name.dim);
+  }
+  return summed;
 }
 
 }  // namespace
@@ -44,7 +31,7 @@ Result<OutputWalk> OutputWalk::make(const Problem& problem, const GemmResults& g
   OutputWalk walk(problem, output);
   const ir::Graph& graph = problem.graph();
   walk.bounds_ = bounds;
-  walk.per_group_ = reduces_groups(graph, output) || contracts_groups(graph, output.value);
+  walk.summed_ = summed_groups(graph, output);
   // A reduced value keeps the order in which it is stored. Any other keeps the one in which it is computed, behind the
   // names along which it is the same; the count of the groups of a stored row is no name of the domain.
   const bool reduced = output.reduction != ir::Reduction::none;
@@ -118,27 +105,30 @@ void OutputWalk::choose_axes() {
 }
 
 // Whether the name counts the groups of a grouped dimension.
-bool OutputWalk::is_group_count(const Extent& name, ir::DimId& grouped) const {
-  const ir::Graph& graph = problem_->graph();
-  if (!is_plain_name(name)) return false;
-  for (size_t i = 0; i < graph.dims.size(); ++i)
-    if (graph.dims[i].kind == ir::DimKind::grouped && graph.dims[i].cut_by == name.dim) {
-      grouped = static_cast<ir::DimId>(i);
-      return true;
-    }
-  return false;
+bool OutputWalk::is_group_count(const Extent& name) const {
+  const std::vector<ir::Dimension>& dims = problem_->graph().dims;
+  return is_plain_name(name) && std::any_of(dims.begin(), dims.end(), [&](const ir::Dimension& dim) {
+           return dim.kind == ir::DimKind::grouped && dim.cut_by == name.dim;
+         });
+}
+
+// Whether elements at this place along a name are sums over the rows of a group without any.
+bool OutputWalk::has_no_terms(const Extent& name, int64_t place) const {
+  return is_plain_name(name) && std::any_of(summed_.begin(), summed_.end(), [&](ir::DimId grouped) {
+           return problem_->graph().dims[grouped].cut_by == name.dim &&
+                  problem_->groups(grouped)->count(static_cast<size_t>(place)) == 0;
+         });
 }
 
 std::vector<DomainRange> OutputWalk::ranges_of(size_t axis) const {
   std::vector<DomainRange> ranges;
   const Extent& name = domain_[axis];
-  ir::DimId grouped = -1;
   if (const Groups* groups = is_plain_name(name) ? problem_->groups(name.dim) : nullptr) {
     for (size_t e = 0; e < groups->start.size(); ++e)
       ranges.push_back({groups->start[e], groups->end[e], static_cast<int>(e)});
-  } else if (is_group_count(name, grouped)) {
+  } else if (is_group_count(name) && block_of(static_cast<int>(axis)) == 1) {
     for (int64_t e = 0; e < sizes_[axis]; ++e) {
-      const bool empty = per_group_ && problem_->groups(grouped)->count(static_cast<size_t>(e)) == 0;
+      const bool empty = has_no_terms(name, e);
       if (!empty || !output_->accumulate) ranges.push_back({e, e + 1, static_cast<int>(e), empty});
     }
   } else {
@@ -207,6 +197,7 @@ Tile OutputWalk::tile(int64_t index) const {
         tile.high[to] = reduced_->high[from];
         tile.slack[to] = reduced_->slack[from];
       }
+    clear_without_terms(tile);
     return tile;
   }
   ValueProgram::Scratch scratch(*program_);
@@ -220,7 +211,23 @@ Tile OutputWalk::tile(int64_t index) const {
     std::copy_n(lane.high, tile.cols, tile.high.begin() + r * Tile::pitch);
     std::copy_n(lane.jumps, tile.cols, tile.jumps.begin() + r * Tile::pitch);
   }
+  clear_without_terms(tile);
   return tile;
+}
+
+// A block along the count of groups has elements of many.
+void OutputWalk::clear_without_terms(Tile& tile) const {
+  if (summed_.empty()) return;
+  const auto is_empty = [&](int axis, int64_t more) {
+    return axis >= 0 && block_of(axis) > 1 && has_no_terms(domain_[axis], tile.position[axis] + more);
+  };
+  for (int64_t r = 0; r < tile.rows; ++r)
+    for (int64_t c = 0; c < tile.cols; ++c) {
+      if (!is_empty(row_axis_, r) && !is_empty(col_axis_, c)) continue;
+      const size_t at = static_cast<size_t>(r * Tile::pitch + c);
+      for (std::vector<double>* values : {&tile.value, &tile.low, &tile.high, &tile.slack, &tile.jumps})
+        if (!values->empty()) (*values)[at] = 0;
+    }
 }
 
 std::vector<int64_t> OutputWalk::place(const Tile& tile, int64_t row, int64_t col) const {
@@ -235,15 +242,12 @@ std::vector<OutputWalk::CutAxis> OutputWalk::cut_axes() const {
   const ir::Tensor& tensor = output_->tensor;
   for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
     const Extent& name = tensor.shape[axis];
-    ir::DimId grouped = -1;
     if (is_plain_name(name) && problem_->groups(name.dim)) {
       result.push_back({axis, stored_ranges(*problem_, name)});
-    } else if (per_group_ && output_->accumulate && is_group_count(name, grouped)) {
+    } else if (!summed_.empty() && output_->accumulate && is_group_count(name)) {
       CutAxis cut{axis, {}};
-      for (int64_t e = 0; e < problem_->size(name); ++e) {
-        const bool is_empty = problem_->groups(grouped)->count(static_cast<size_t>(e)) == 0;
-        cut.ranges.push_back({is_empty ? StoredRange::Kind::outside : StoredRange::Kind::owned, e, e + 1});
-      }
+      for (int64_t e = 0; e < problem_->size(name); ++e)
+        cut.ranges.push_back({has_no_terms(name, e) ? StoredRange::Kind::outside : StoredRange::Kind::owned, e, e + 1});
       result.push_back(std::move(cut));
     }
   }

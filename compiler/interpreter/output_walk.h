@@ -78,7 +78,9 @@ class OutputWalk {
   void choose_axes();
   void cut_into_ranges();
   std::vector<DomainRange> ranges_of(size_t axis) const;
-  bool is_group_count(const ir::Extent& name, ir::DimId& grouped) const;
+  bool is_group_count(const ir::Extent& name) const;
+  bool has_no_terms(const ir::Extent& name, int64_t place) const;
+  void clear_without_terms(Tile& tile) const;
   int64_t shift(size_t axis, int64_t place) const;
   int64_t stride(int axis) const { return axis < 0 ? 0 : strides_[axis]; }
   int64_t block_of(int axis) const {
@@ -88,8 +90,10 @@ class OutputWalk {
   const Problem* problem_;
   const ir::Output* output_;
   bool bounds_ = false;
-  bool per_group_ = false;  // an empty group has no terms, so its element is stored as zero, or not at all with +=
-  ir::Shape domain_;        // base names
+  // Grouped dimensions over whose rows the output is a sum. An empty group has no terms: its element is stored as zero,
+  // or not at all with +=.
+  std::vector<ir::DimId> summed_;
+  ir::Shape domain_;  // base names
   std::vector<int64_t> sizes_, strides_;
   std::vector<int> stored_axes_;  // the axis of the buffer under which an axis of the domain is stored
   int row_axis_ = -1, col_axis_ = -1, along_ = -1, across_ = -1;

@@ -126,19 +126,24 @@ class Binder {
       problem_.sizes_.push_back(*known_[i]);
     }
     for (const ir::Input& input : graph_.inputs)
-      if (Status status = check_divisible(input.tensor); !status) return status;
+      if (Status status = check_extents(input.tensor, input.left_out); !status) return status;
     for (const ir::Output& output : graph_.outputs)
-      if (Status status = check_divisible(output.tensor); !status) return status;
+      if (Status status = check_extents(output.tensor, output.left_out); !status) return status;
     return {};
   }
 
-  Status check_divisible(const ir::Tensor& tensor) const {
+  Status check_extents(const ir::Tensor& tensor, bool left_out) const {
     for (const ir::Extent& extent : tensor.shape)
       if (extent.dim >= 0 && extent.times * problem_.sizes_[extent.dim] % extent.over != 0)
         return user_error(fmt::format("'{}': {} is no whole number for {} = {}", tensor.name,
                                       graph_.extent_text(extent), graph_.dims[extent.dim].name,
                                       problem_.sizes_[extent.dim]));
-    return {};
+    if (tensor.shape.empty() || left_out) return {};
+    // As a launch does (runtime/arguments.cpp).
+    const ir::Extent& last = tensor.shape.back();
+    const std::string odd = odd_row_fault(tensor.name, tensor.type.storage(),
+                                          ir::extent_expression(graph_, last).text(), problem_.size(last));
+    return odd.empty() ? Status() : user_error(odd);
   }
 
   Status check_buffer(const std::string& name, Storage storage, const std::vector<int64_t>& extents) const {

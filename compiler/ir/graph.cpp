@@ -62,6 +62,26 @@ int Graph::ordinal(const Output& output) const {
   return 0;
 }
 
+std::vector<DimId> Graph::contracted_groups(const Output& output) const {
+  if (output.contracted) return *output.contracted;
+  std::vector<DimId> found;
+  // Arguments come before their users, so one sweep backwards meets every node once, however often it is used.
+  std::vector<bool> needed(nodes.size());
+  needed[static_cast<size_t>(output.value)] = true;
+  for (size_t at = nodes.size(); at-- > 0;) {
+    if (!needed[at]) continue;
+    const Node& node = nodes[at];
+    for (const NodeId argument : node.args) needed[static_cast<size_t>(argument)] = true;
+    const DimId dim = base_name(node.along).dim;
+    if (node.op != Op::gemm || dim < 0 || dims[dim].kind != DimKind::grouped) continue;
+    if (has_name(output.tensor.shape, {1, dims[dim].cut_by, 1}) &&
+        std::find(found.begin(), found.end(), dim) == found.end())
+      found.push_back(dim);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 std::optional<int64_t> Graph::fixed_value(const Extent& extent) const {
   if (extent.dim < 0) return extent.times;
   const std::optional<int64_t>& value = dims[extent.dim].value;

@@ -111,6 +111,9 @@ struct Output {
   // Which of the spec's outs it is, where this graph is a part of another's (random bits follow it); -1: see
   // Graph::ordinal.
   int ordinal = -1;
+  // Grouped dimensions over whose rows other graphs have contracted what this one reads, where this graph is a part of
+  // another's; nothing: see Graph::contracted_groups. An empty list: what is computed is stored, also of no terms.
+  std::optional<std::vector<DimId>> contracted;
 };
 
 struct Node {
@@ -156,6 +159,10 @@ struct Graph {
 
   // Which of the spec's outs an output of this graph is: what it says, else its place among the outputs.
   int ordinal(const Output& output) const;
+
+  // The grouped dimensions over whose rows a gemm sums what an output stores, and whose groups the output keeps apart:
+  // an empty group has no terms, so its elements are zero under `=` and stay as they are under `+=`.
+  std::vector<DimId> contracted_groups(const Output& output) const;
 
   // The number of elements of an extent whose dimension is bound or fixed by itself; nothing for launch values.
   std::optional<int64_t> fixed_value(const Extent& extent) const;

@@ -59,6 +59,13 @@ std::string_view reduction_text(Reduction reduction) {
   return "";
 }
 
+std::string contracted_text(const Graph& graph, const Output& output) {
+  if (!output.contracted) return "";
+  Shape shape;
+  for (const DimId dim : *output.contracted) shape.push_back({1, dim, 1});
+  return " contracted " + graph.shape_text(shape);
+}
+
 }  // namespace
 
 std::string print(const Graph& graph) {
@@ -78,9 +85,10 @@ std::string print(const Graph& graph) {
     line(content + " : " + graph.shape_text(node.shape));
   }
   for (const Output& output : graph.outputs)
-    line(fmt::format("out {} {} {}%{}{}{}", tensor_text(graph, output.tensor), output.accumulate ? "+=" : "=",
+    line(fmt::format("out {} {} {}%{}{}{}{}", tensor_text(graph, output.tensor), output.accumulate ? "+=" : "=",
                      reduction_text(output.reduction), output.value, output.left_out ? " left out" : "",
-                     output.ordinal < 0 ? "" : fmt::format(" ordinal {}", output.ordinal)));
+                     output.ordinal < 0 ? "" : fmt::format(" ordinal {}", output.ordinal),
+                     contracted_text(graph, output)));
   return text;
 }
 

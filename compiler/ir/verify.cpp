@@ -123,6 +123,19 @@ class Verifier {
     const bool integers = storage == Storage::i32 || storage == Storage::i64;
     if (!output.tensor.type.scaled() && integers != (graph_.nodes[output.value].op == Op::group_ends))
       fault("output {}: integers store where groups end, and only they do", name);
+    if (output.contracted) contracted(output);
+  }
+
+  void contracted(const Output& output) {
+    const std::vector<DimId>& list = *output.contracted;
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (!is_dim(list[i]) || graph_.dims[list[i]].kind != DimKind::grouped)
+        return fault("output {}: what was contracted is no grouped dimension", output.tensor.name);
+      const Dimension& dim = graph_.dims[list[i]];
+      if (i > 0 && list[i - 1] >= list[i]) fault("output {}: contracted dimensions out of order", output.tensor.name);
+      if (!graph_.has_name(output.tensor.shape, {1, dim.cut_by, 1}))
+        fault("output {}: the groups of {}, which was contracted, are not kept", output.tensor.name, dim.name);
+    }
   }
 
   const Graph& graph_;

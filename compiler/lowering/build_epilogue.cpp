@@ -264,6 +264,14 @@ class Builder {
             result_.epilogue.nodes[static_cast<size_t>(value)].kind != Kind::accumulator)
           refuse(graph_.outputs[static_cast<size_t>(sink.output)].tensor.where,
                  "a sum over the groups of a weight gradient beside outputs that keep them");
+    // Of an empty group a value that is stored by itself is not what is stored where it is joined to a sum.
+    for (const Sink& joined : sinks)
+      for (const Sink& alone : sinks)
+        if (uses_sums(result_.epilogue, joined) && !uses_sums(result_.epilogue, alone) &&
+            std::find_first_of(joined.values.begin(), joined.values.end(), alone.values.begin(), alone.values.end()) !=
+                joined.values.end())
+          refuse(graph_.outputs[static_cast<size_t>(alone.output)].tensor.where,
+                 "an output beside one that joins its value to a weight gradient");
   }
 
   // Whether the output has one element for each row and column.

@@ -163,7 +163,8 @@ class Writer {
     add_address(step_, "b_maps", std::string(workspace_name), at);
   }
 
-  // Columns that are dealt out one by one or eight by eight are brought for both halves at once.
+  // Columns that are dealt out one by one or eight by eight are brought for both halves at once. Where a thread's rows
+  // are neighbours, each of them has a box of its own (templates/epilogue/tile_inputs.cuh).
   void add_tile_input_maps() {
     int index = 0;
     for (const EpilogueInput& in : plan_.epilogue.inputs) {
@@ -178,7 +179,7 @@ class Writer {
                                                   {number_of(tensor.shape.back()), all_rows(graph_, gemm_)},
                                                   {pitch(tensor) * (storage_bits(storage) / 8)},
                                                   {static_cast<uint32_t>(width), tile_rows},
-                                                  {1, 1},
+                                                  {1, plan_.natural_rows() ? 1u : thread_rows},
                                                   swizzle});
     }
   }

@@ -208,6 +208,9 @@ class Classifier {
     };
     const bool same_dims = one.form == two.form && one.depth == two.depth && one.groups == two.groups;
     if (only_sum_is_used()) {
+      if (!(one.depth == two.depth))
+        return refuse(where, fmt::format("the sum of two gemms that contract different names, {} and {},",
+                                         graph_.extent_text(one.depth), graph_.extent_text(two.depth)));
       if (!(same_dims && one.rows == two.rows && one.columns == two.columns && one.a.major == two.a.major &&
             one.b.major == two.b.major))
         return refuse(where, "the sum of two gemms whose operands lie differently");

@@ -32,6 +32,18 @@ bool has_wide_blocks(const Epilogue& epilogue) {
                      [](const Sink& sink) { return sink.kind == SinkKind::quantised && sink.quantised.wide(); });
 }
 
+bool uses_sums(const Epilogue& epilogue, const Sink& sink) {
+  std::vector<bool> needed(epilogue.nodes.size());
+  for (const int value : sink.values) needed[static_cast<size_t>(value)] = true;
+  for (size_t i = needed.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    const EpilogueNode& node = epilogue.nodes[i];
+    if (node.kind == EpilogueNode::Kind::accumulator) return true;
+    for (const int argument : node.args) needed[static_cast<size_t>(argument)] = true;
+  }
+  return false;
+}
+
 void gather_scales(KernelPlan& plan) {
   const int blocks = plan.part_tile() / block_columns;
   plan.scratch_bytes = 0;
@@ -41,8 +53,9 @@ void gather_scales(KernelPlan& plan) {
       // The pitch is the number of blocks in a row; a half of a doubled output begins at a multiple of its own blocks.
       const int64_t row_blocks = plan.ragged_columns ? 1 : plan.gemm.part_columns / block_columns;
       const bool dealt = sink.values.size() == 2 && plan.deal != Deal::halves;
+      // Of four blocks, two pairs cost more stores than four that are joined behind the last of them.
       for (const int width : {4, 2})
-        if (!dealt && blocks % width == 0 && row_blocks % width == 0) {
+        if (!dealt && blocks % width == 0 && row_blocks % width == 0 && (width == 4 || blocks != 4)) {
           sink.gathered_scales = width;
           break;
         }

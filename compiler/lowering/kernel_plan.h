@@ -17,6 +17,7 @@
 namespace epifuse::lowering {
 
 constexpr int tile_rows = 128;
+constexpr uint32_t thread_rows = 4;  // of a tile, by one thread
 constexpr int block_columns = 32;
 constexpr int block_rows = 32;  // of a transposed MX output
 constexpr int k_tile = 64;
@@ -301,6 +302,14 @@ std::string print(const ir::Graph& graph, const KernelPlan& plan);
 
 // How doubled columns are dealt out.
 Deal deal_of(const Gemm& gemm);
+
+// Whether what a sink stores is made of accumulators, and not of inputs alone.
+bool uses_sums(const Epilogue& epilogue, const Sink& sink);
+
+// Whether a sink stores what is made of a contraction over the rows of groups: of an empty group it has no terms.
+inline bool contracts_groups(const KernelPlan& plan, const Sink& sink) {
+  return plan.ragged_boxes && uses_sums(plan.epilogue, sink);
+}
 
 // Decides which scale bytes are stored together under the plan's tile (Sink::gathered_scales), and their scratch_bytes.
 void gather_scales(KernelPlan& plan);

@@ -24,6 +24,9 @@ class Planner {
   std::optional<KernelPlan> run() {
     for (const ir::Node& node : graph_.nodes)
       if (node.op == Op::gather) return std::nullopt;
+    // Tiles know the groups of their rows alone.
+    for (const ir::Output& output : graph_.outputs)
+      if (output.contracted) return std::nullopt;
     std::vector<ir::Shape> tried;
     auto plan_for = [&](const ir::Tensor& tensor) -> std::optional<KernelPlan> {
       if (std::find(tried.begin(), tried.end(), tensor.shape) != tried.end()) return std::nullopt;

@@ -104,6 +104,13 @@ struct PointwiseTable {
   std::vector<Place> places;  // the first is the grouped dimension itself
 };
 
+// A kept axis that counts the groups of a grouped dimension over whose rows the value was contracted: what lies in an
+// empty group is zero whatever the value is, or stays as it is under +=.
+struct PointwiseContracted {
+  int axis = -1;
+  ir::DimId grouped = -1;
+};
+
 struct PointwiseLaunch {
   PointwiseKind kind = PointwiseKind::elements;
   int output = -1;  // into Graph::outputs
@@ -127,6 +134,9 @@ struct PointwiseLaunch {
   bool amax_by_group = false;
   // blocks, clear: the axis whose groups begin a scale tile each; -1: none does. Layout blocked_128x4 only.
   int tiled_axis = -1;
+
+  // elements, blocks; reduce and finish that store results.
+  std::vector<PointwiseContracted> contracted;
 
   // rotate: the node of the graph. It is a split reduction that keeps all of its terms: `chunk` is 16.
   ir::NodeId rotation = -1;

@@ -1,5 +1,6 @@
 #include "compiler/lowering/simplify.h"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <functional>
 #include <map>
@@ -81,7 +82,13 @@ std::string key_of(const Node& n) {
 }  // namespace
 
 Graph apply_left_out(Graph graph) {
-  std::erase_if(graph.outputs, [](const ir::Output& output) { return output.left_out; });
+  const auto is_left_out = [](const ir::Output& output) { return output.left_out; };
+  if (std::any_of(graph.outputs.begin(), graph.outputs.end(), is_left_out)) {
+    // Random bits follow the place in the spec.
+    for (ir::Output& output : graph.outputs)
+      if (!output.tensor.type.seed_input.empty()) output.ordinal = graph.ordinal(output);
+    std::erase_if(graph.outputs, is_left_out);
+  }
   return rebuild(graph, [&](NodeBuilder&, Node& n) {
     if (n.op == Op::input && graph.inputs[static_cast<size_t>(n.index)].left_out) {
       n.number = *graph.inputs[static_cast<size_t>(n.index)].default_value;

@@ -65,6 +65,8 @@ class StageBuilder {
   Graph finish(ir::Output output, const std::string& name) {
     use_inputs_of(output.tensor.type);
     for (const Extent& extent : output.tensor.shape) bring_sizes(extent.dim);
+    if (output.contracted)
+      for (const DimId dim : *output.contracted) bring_rows(dim);
     for (size_t i = 0; i < graph_.inputs.size(); ++i)
       for (const Extent& extent : Shape(graph_.inputs[i].tensor.shape)) bring_sizes(extent.dim);
     for (const Node& node : std::vector<Node>(graph_.nodes)) bring_sizes(node.dim);
@@ -128,14 +130,25 @@ class StageBuilder {
       bring_input_over(dim.slot->dim);
   }
 
-  void bring_input_over(DimId wanted) {
+  // A grouped dimension that the stage knows by its empty groups alone.
+  void bring_rows(DimId grouped) {
+    bring_sizes(grouped);
+    bool found = bring_input_over(grouped);
+    for (size_t id = 0; id < whole_.dims.size() && !found; ++id)
+      found = whole_.dims[id].base == grouped && bring_input_over(static_cast<DimId>(id));
+  }
+
+  // False where no input of the kernel lies over it.
+  bool bring_input_over(DimId wanted) {
     const auto lies_over = [&](const ir::Input& input) {
       const Shape& shape = input.tensor.shape;
       return std::any_of(shape.begin(), shape.end(), [&](const Extent& extent) { return extent.dim == wanted; });
     };
-    if (std::any_of(graph_.inputs.begin(), graph_.inputs.end(), lies_over)) return;
+    if (std::any_of(graph_.inputs.begin(), graph_.inputs.end(), lies_over)) return true;
     const auto found = std::find_if(whole_.inputs.begin(), whole_.inputs.end(), lies_over);
-    if (found != whole_.inputs.end()) input(found->tensor);
+    if (found == whole_.inputs.end()) return false;
+    input(found->tensor);
+    return true;
   }
 
   ir::ParamId param(ir::ParamId id) {
@@ -225,6 +238,8 @@ class Cutter {
     ir::Output output = graph_.outputs[static_cast<size_t>(index)];
     const NodeId value = output.value;
     const std::string name = output.tensor.name;
+    if (std::vector<DimId> contracted = graph_.contracted_groups(output); !contracted.empty())
+      output.contracted = std::move(contracted);
     output.value = builder.argument(value);
     if (!output.tensor.type.seed_input.empty())
       output.ordinal = graph_.ordinal(graph_.outputs[static_cast<size_t>(index)]);
@@ -264,7 +279,11 @@ void drop_unused_dims(Graph& graph) {
       for (Extent& extent : extents) each(extent.dim);
     };
     for (ir::Input& input : graph.inputs) shape(input.tensor.shape);
-    for (ir::Output& output : graph.outputs) shape(output.tensor.shape);
+    for (ir::Output& output : graph.outputs) {
+      shape(output.tensor.shape);
+      if (output.contracted)
+        for (DimId& id : *output.contracted) each(id);
+    }
     for (Node& node : graph.nodes) shape(node.shape), each(node.along.dim), each(node.dim);
   };
   visit([&](DimId id) { use(use, id); });

@@ -5,7 +5,8 @@
 //   a gemm      from the original operands (halves of inputs stay halves), stored as f32
 //   another op  from inputs and intermediates, stored as f32; rows that an index picks keep the type of their input, so
 //               that a gemm can take them
-//   an output   from the value it stores: rounding, quantising, transposing, reducing and += happen here alone
+//   an output   from the value it stores: rounding, quantising, transposing, reducing and += happen here alone, and so
+//               does what becomes of an empty group of a contraction: intermediates hold what is computed of no terms
 // Numbers, params and inputs are read where they are used. An intermediate lies over its value's names, aligned
 // dimensions as the ones they align; a value over E alone has E elements.
 #pragma once

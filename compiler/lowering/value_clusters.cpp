@@ -80,12 +80,21 @@ bool ValueCluster::rotates() const {
 }
 
 bool zero_when_empty(const KernelPlan& plan, const SinkGroup& group) {
-  if (!plan.ragged_boxes) return false;
   const bool more = std::any_of(group.values.begin(), group.values.end(), [&](int value) {
     return plan.epilogue.nodes[static_cast<size_t>(value)].kind != EpilogueNode::Kind::accumulator;
   });
-  return more &&
-         std::any_of(group.sinks.begin(), group.sinks.end(), [](const Sink* sink) { return keeps_groups(*sink); });
+  return more && std::any_of(group.sinks.begin(), group.sinks.end(),
+                             [&](const Sink* sink) { return keeps_groups(*sink) && contracts_groups(plan, *sink); });
+}
+
+bool sums_products(const KernelPlan& plan, const SinkGroup& group) {
+  if (group.values.size() != 1 || !group.hadamards.empty() || zero_when_empty(plan, group)) return false;
+  const EpilogueNode& node = plan.epilogue.nodes[static_cast<size_t>(group.values[0])];
+  return node.kind == EpilogueNode::Kind::map && node.op == ir::Op::mul &&
+         std::all_of(group.sinks.begin(), group.sinks.end(), [&](const Sink* sink) {
+           return sink->kind == SinkKind::reduce_rows && sink->reduction == ir::Reduction::sum &&
+                  plan.places[static_cast<size_t>(sink->place)].alignment == 1;
+         });
 }
 
 std::vector<ValueCluster> value_clusters(const Epilogue& epilogue) {

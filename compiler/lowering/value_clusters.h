@@ -28,9 +28,13 @@ struct ValueCluster {
 };
 
 // Whether an empty group's values must become zero before they are stored: where the contraction lies in groups, the
-// sinks keep the groups, and the value is more than the bare sum. A sum over all groups takes what the epilogue makes
-// of no terms.
+// sinks keep the groups, and the value is made of the sum and more than that. A sum over all groups takes what the
+// epilogue makes of no terms.
 bool zero_when_empty(const KernelPlan& plan, const SinkGroup& group);
+
+// Whether the group is a product that only goes into sums of rows. Its additions are fused with the multiplication,
+// under every schedule.
+bool sums_products(const KernelPlan& plan, const SinkGroup& group);
 
 // In the order of first use, but those behind that need a hadamard of those before; what shares operations with what it
 // is rotated from is computed anew. The epilogue must outlive the result.

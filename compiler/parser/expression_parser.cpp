@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <optional>
 
+#include "compiler/parser/other_words.h"
 #include "compiler/parser/parser.h"
 
 namespace epifuse {
@@ -68,6 +69,8 @@ class ExpressionParser {
     result.args.push_back(std::move(first));
     while (op) {
       tokens_.take();
+      if (*op == Operator::mul && tokens_.is(TokenKind::star))
+        tokens_.fail_expected("an expression", std::string(hint_for_sign('^')));
       result.operators.push_back(*op);
       result.args.push_back((this->*part)());
       op = op_of(tokens_.kind());

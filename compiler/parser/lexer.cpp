@@ -5,6 +5,8 @@
 #include <array>
 #include <fmt/format.h>
 
+#include "compiler/parser/other_words.h"
+
 namespace epifuse {
 namespace {
 
@@ -134,7 +136,7 @@ class Lexer {
       return invalid(begin, "only comments may hold characters outside ASCII");
     }
     ++at_;
-    invalid(begin, fmt::format("'{}' has no meaning here", text_[begin]));
+    invalid(begin, fmt::format("'{}' has no meaning here", text_[begin]), std::string(hint_for_sign(text_[begin])));
   }
 
   const std::shared_ptr<const SourceFile>& file_;

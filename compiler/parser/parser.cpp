@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "compiler/parser/expression_parser.h"
+#include "compiler/parser/other_words.h"
 #include "compiler/parser/token_stream.h"
 
 namespace epifuse {
@@ -70,9 +71,12 @@ class Parser {
     guarded(
         [&] {
           if (was_stray) throw SyntaxErrorReported{};
-          const bool of_kernel = is_keyword(tokens_.kind()) || tokens_.is(TokenKind::name);
+          const bool is_name = tokens_.is(TokenKind::name), of_kernel = is_name || is_keyword(tokens_.kind());
+          const std::string near = is_name ? hint_for_keyword(tokens_.text(tokens_.peek())) : "";
           tokens_.fail_expected("'use', 'fn', 'const' or 'kernel'",
-                                of_kernel ? "such a line stands between the braces of a kernel" : "");
+                                !near.empty() ? near
+                                : of_kernel   ? "such a line stands between the braces of a kernel"
+                                              : "");
         },
         [&] {
           if (tokens_.is(TokenKind::close_brace)) tokens_.take();
@@ -291,11 +295,21 @@ class Parser {
   ast::Statement let() {
     ast::Let let;
     let.names.push_back(new_name("a name"));
+    if (tokens_.is(TokenKind::name)) two_words();
+    if (tokens_.is(TokenKind::colon)) tokens_.fail_expected("'='", "a tensor is declared with in or out");
     while (tokens_.take_if(TokenKind::comma)) let.names.push_back(new_name("a name"));
     if (tokens_.is(TokenKind::accumulate)) tokens_.fail_expected("'='", "only an out adds to what is there");
     tokens_.expect(TokenKind::assign, let.names.size() > 1 ? "',' or '='" : "'='");
     let.value = parse_expression(tokens_);
     return let;
+  }
+
+  // `input x : f32`: the first is no name of a value, the second (of dims all that follow) was meant to be one.
+  [[noreturn]] void two_words() {
+    const std::string word = names_.back().text, keyword = keyword_meant_by(word);
+    names_ = tokens_.names_in_line();
+    if (keyword != "dim" && keyword != "dyn") names_.resize(1);
+    tokens_.fail_expected("'='", hint_for_keyword(word));
   }
 
   TokenStream tokens_;

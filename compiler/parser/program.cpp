@@ -124,17 +124,16 @@ std::vector<std::string> library_files() {
   return names;
 }
 
-std::string library_file_with(std::string_view name) {
+std::vector<LibraryFunction> library_functions() {
+  std::vector<LibraryFunction> functions;
   for (const spec_library::EmbeddedFile& file : spec_library::library_texts()) {
     Diagnostics ignored;
     const ast::File tree =
         parse(std::make_shared<SourceFile>(SourceFile{std::string(file.path), std::string(file.text)}), ignored);
     for (const ast::Function& function : tree.functions)
-      if (function.name.text == name) return std::string(file.path);
-    for (const ast::Const& constant : tree.constants)
-      if (constant.name.text == name) return std::string(file.path);
+      functions.push_back({function.name.text, std::string(file.path)});
   }
-  return "";
+  return functions;
 }
 
 }  // namespace epifuse

@@ -61,9 +61,12 @@ Result<Program> load_program(const std::string& path, SpecSource& source, Diagno
 // The same for a text that is not a file. `name` is for messages, and its folder is where `use` looks first.
 Program load_program(std::string name, std::string text, SpecSource& source, Diagnostics& diagnostics);
 
-// The embedded library: names of its files, and the file that defines a function or constant (for hints; else empty).
+// The embedded library: names of its files, and its functions (for hints).
 std::vector<std::string> library_files();
 bool is_library_file(std::string_view source_name);  // of the name of a unit's source
-std::string library_file_with(std::string_view name);
+struct LibraryFunction {
+  std::string name, file;
+};
+std::vector<LibraryFunction> library_functions();
 
 }  // namespace epifuse

@@ -52,6 +52,36 @@ constexpr SpecialFunction specials[] = {
     {"amax", 1, 1, "amax(v)"},
 };
 
+struct ForeignWord {
+  std::string_view word, hint;
+};
+
+constexpr std::string_view mean = "a mean is a sum of parts: const part = 1 / 128, out m : f32[M] = sum(v * part)";
+constexpr std::string_view product = "the product that contracts a name is gemm(a, b)";
+constexpr std::string_view choice = "select(c, a, b) is a where c is not 0, else b";
+constexpr std::string_view halves = "join(a, b) is the value of which a and b are the halves";
+constexpr std::string_view stored = "the type of an out rounds and quantises: out q : mxfp8[M, N] = v";
+constexpr std::string_view turned = "an out lists its dimensions in memory order: out t : bf16[N, M] = v";
+constexpr ForeignWord foreign_words[] = {
+    {"mean", mean},
+    {"avg", mean},
+    {"average", mean},
+    {"pow", "a power is a product: v * v, or square(v) of activations.epi"},
+    {"matmul", product},
+    {"mm", product},
+    {"dot", product},
+    {"linear", product},
+    {"where", choice},
+    {"cat", halves},
+    {"concat", halves},
+    {"chunk", "split(v) gives the two halves of the last dimension"},
+    {"transpose", turned},
+    {"permute", turned},
+    {"quantize", stored},
+    {"quantise", stored},
+    {"absmax", "the largest magnitude is amax(v), directly behind the '=' of an out"},
+};
+
 double smaller(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b); }
 double larger(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
 
@@ -83,6 +113,12 @@ std::vector<std::string> type_names() {
   std::vector<std::string> names;
   for (const ir::FormatInfo& info : ir::all_formats()) names.emplace_back(info.name);
   return names;
+}
+
+std::string_view hint_for_foreign_word(std::string_view word) {
+  for (const ForeignWord& row : foreign_words)
+    if (row.word == word) return row.hint;
+  return "";
 }
 
 double evaluate(Op op, const std::vector<double>& args) {

@@ -30,6 +30,9 @@ bool is_builtin_function(std::string_view name);
 std::vector<std::string> builtin_functions();
 std::vector<std::string> type_names();
 
+// How something is written here whose name in other languages is `word`; empty: nothing is known of it.
+std::string_view hint_for_foreign_word(std::string_view word);
+
 // The value of a mapping function or operator on numbers, in double precision.
 double evaluate(ir::Op op, const std::vector<double>& args);
 

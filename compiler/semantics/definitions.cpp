@@ -220,6 +220,36 @@ class Collector {
   std::set<std::string> recursive_;
 };
 
+// What was probably meant: a function that is here, one of the library, or one that has another name elsewhere.
+std::string hint_for_function(const std::string& name, const Definitions& definitions) {
+  std::vector<std::string> here = builtin_functions(), names;
+  for (const auto& [function, definition] : definitions.functions) here.push_back(function);
+  std::map<std::string, std::string> files;  // of functions that are there for a `use`
+  for (const LibraryFunction& function : library_functions())
+    if (definitions.functions.count(function.name) == 0) files[function.name] = function.file;
+  if (const auto file = files.find(name); file != files.end())
+    return fmt::format("the library has it: use \"{}\"", file->second);
+  // Several functions may refine one name (name_a, name_b): then all of them are meant.
+  const auto refines = [&](const std::string& known) { return known.starts_with(name + "_"); };
+  std::copy_if(here.begin(), here.end(), std::back_inserter(names), refines);
+  if (!names.empty()) return fmt::format("there are: {}", fmt::join(names, ", "));
+  std::string file_of_all;
+  for (const auto& [known, file] : files) {
+    if (!refines(known)) continue;
+    names.push_back(known);
+    file_of_all = file;
+  }
+  if (!names.empty()) return fmt::format("the library has {}: use \"{}\"", fmt::join(names, ", "), file_of_all);
+  if (const std::string_view elsewhere = hint_for_foreign_word(name); !elsewhere.empty()) return std::string(elsewhere);
+  names = here;
+  for (const auto& [known, file] : files) names.push_back(known);
+  const std::string near = did_you_mean(name, names);
+  const auto file = std::find_if(files.begin(), files.end(), [&](const auto& known) {
+    return near == fmt::format("did you mean '{}'?", known.first);
+  });
+  return file == files.end() ? near : fmt::format("{} The library has it: use \"{}\"", near, file->second);
+}
+
 }  // namespace
 
 bool Definitions::is_broken(std::string_view name) const {
@@ -229,20 +259,8 @@ bool Definitions::is_broken(std::string_view name) const {
 Definitions collect_definitions(const Program& program, Reporter& report) { return Collector(program, report).run(); }
 
 void report_unknown_function(const ast::Name& name, const Definitions& definitions, Reporter& report) {
-  std::vector<std::string> names = builtin_functions();
-  for (const auto& [function, definition] : definitions.functions) names.push_back(function);
-  std::string hint;
-  const std::string file = library_file_with(name.text);
-  if (!file.empty()) {
-    hint = fmt::format("the library has it: use \"{}\"", file);
-  } else {
-    // Several functions may refine one name (name_a, name_b): then all of them are meant.
-    std::vector<std::string> longer;
-    for (const std::string& known : names)
-      if (known.rfind(name.text + "_", 0) == 0) longer.push_back(known);
-    hint = longer.empty() ? did_you_mean(name.text, names) : fmt::format("there are: {}", fmt::join(longer, ", "));
-  }
-  report.error(name.where, fmt::format("there is no function '{}'", name.text), std::move(hint));
+  report.error(name.where, fmt::format("there is no function '{}'", name.text),
+               hint_for_function(name.text, definitions));
 }
 
 }  // namespace epifuse::semantics

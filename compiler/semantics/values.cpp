@@ -126,7 +126,9 @@ class ValueResolver {
   NodeId call(const Expr& expr) {
     const std::string& name = expr.name.text;
     if (const std::optional<MapFunction> map = map_function(name)) {
-      if (!has_arguments(expr, map->arity, map->arity, "")) return unknown_value;
+      const bool reduces = name == "max" && expr.args.size() == 1;
+      if (!has_arguments(expr, map->arity, map->arity, reduces ? "max(a, b); the largest magnitude is amax(v)" : ""))
+        return unknown_value;
       return map_node(context_, map->op, arguments(expr), place_.of(expr));
     }
     if (const SpecialFunction* special = special_function(name)) return special_call(expr, *special);

@@ -68,9 +68,10 @@ class Locator {
     std::error_code failed;
     const std::filesystem::path real = std::filesystem::canonical(path, failed);
     const std::string file = failed ? path : real.string();
+    if (!disk_.status(file).exists) return reject(path, place, fmt::format("there is no file or folder {}", file));
     const size_t slash = file.rfind('/');
     const std::string directory = file.substr(0, slash);
-    const Result<std::vector<std::string>> names = disk_.list(directory);
+    const Result<std::vector<std::string>> names = disk_.list(directory.empty() ? "/" : directory);
     if (!names) return reject(path, place, names.error().message);
     return try_library(directory, file.substr(slash + 1), *names, place);
   }
@@ -92,13 +93,13 @@ class Locator {
     if (!builtins) return reject(path, place, builtins.error().message);
     if (const auto refusal = refuse_version(builtins->version)) return reject(path, place, *refusal);
 
-    NvrtcLocation location{path, directory + "/" + builtins->name, builtins->version, place, ""};
+    NvrtcLocation location{path, directory + "/" + builtins->name, builtins->version, place, "", ""};
     const Result<std::string> ours = library_identity(disk_, location.library, *elf);
     const Result<std::string> theirs = library_identity(disk_, location.builtins);
     if (!ours) return reject(path, place, ours.error().message);
     if (!theirs) return reject(path, place, theirs.error().message);
-    location.identity = fmt::format("nvrtc {} {} builtins {} flags", location.version.text(), *ours, *theirs);
-    for (const std::string& flag : common_flags(location.version)) location.identity += " " + flag;
+    location.library_id = *ours;
+    location.builtins_id = *theirs;
     search_.found.push_back(std::move(location));
     return true;
   }
@@ -141,6 +142,12 @@ class Locator {
 };
 
 }  // namespace
+
+std::string NvrtcLocation::identity() const {
+  std::string text = fmt::format("nvrtc {} {} builtins {} flags", version.text(), library_id, builtins_id);
+  for (const std::string& flag : common_flags(version)) text += " " + flag;
+  return text;
+}
 
 NvrtcSearch locate_nvrtc(FileSystem& disk, const Settings& settings,
                          const std::function<std::vector<std::string>()>& program_folders) {

@@ -21,8 +21,10 @@ struct NvrtcLocation {
   std::string library;   // absolute paths
   std::string builtins;  // the part that NVRTC would otherwise take from the loader's path, whichever version is there
   NvrtcVersion version;
-  std::string place;     // "CUDA_HOME", "the loader's path", …
-  std::string identity;  // version, build ids of both files, common flags
+  std::string place;                    // "CUDA_HOME", "the loader's path", …
+  std::string library_id, builtins_id;  // build ids
+
+  std::string identity() const;  // version, build ids of both files, common flags
 };
 
 struct RejectedNvrtc {

@@ -148,7 +148,7 @@ std::vector<NvrtcPlace> nvrtc_places(FileSystem& disk, const Settings& settings,
        {[=] { return toolkit_directories(local); }, [=, &disk] { return toolkit_target_directories(disk, local); },
         [&] { return versioned_toolkit_directories(disk); }}});
   places.push_back({"the Python package nvidia-cuda-nvrtc", {[&] { return python_directories(disk, settings); }}});
-  places.push_back({"nvrtc/ beside this program", {[&] { return unpacked_directories(disk, program_folders()); }}});
+  places.push_back({std::string(beside_program), {[&] { return unpacked_directories(disk, program_folders()); }}});
   return places;
 }
 

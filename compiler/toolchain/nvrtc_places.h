@@ -3,12 +3,16 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file_system.h"
 #include "base/settings.h"
 
 namespace epifuse::toolchain {
+
+// The last place: it alone depends on where the program is.
+inline constexpr std::string_view beside_program = "nvrtc/ beside this program";
 
 struct NvrtcPlace {
   std::string name;  // for messages

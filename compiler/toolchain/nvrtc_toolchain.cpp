@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "compiler/toolchain/artifact_request.h"
+#include "compiler/toolchain/nvrtc_note.h"
 #include "compiler/toolchain/ptxas_log.h"
 
 namespace epifuse::toolchain {
@@ -116,21 +118,35 @@ Error compile_error(const NvrtcApi& api, const NvrtcLocation& location, const Co
 
 Result<NvrtcLocation> NvrtcToolchain::location() {
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!location_) location_ = locate_nvrtc(disk_, settings_, folders_of_this_program).result();
+  if (!location_) location_ = locate();
   return *location_;
+}
+
+Result<NvrtcLocation> NvrtcToolchain::locate() {
+  if (auto noted = read_nvrtc_note(disk_, settings_, std::time(nullptr), folders_of_this_program)) {
+    is_noted_ = true;
+    return *std::move(noted);
+  }
+  Result<NvrtcLocation> found = locate_nvrtc(disk_, settings_, folders_of_this_program).result();
+  if (found) write_nvrtc_note(disk_, settings_, *found, folders_of_this_program);
+  return found;
 }
 
 Result<std::string> NvrtcToolchain::identity() {
   const Result<NvrtcLocation> found = location();
   if (!found) return found.error();
-  return found->identity;
+  return found->identity();
 }
 
 Result<NvrtcApi> NvrtcToolchain::api() {
   const Result<NvrtcLocation> found = location();
   if (!found) return found.error();
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (!api_) api_ = open_nvrtc(disk_, *found);
+  if (!api_) {
+    api_ = open_nvrtc(disk_, *found);
+    // The search of a first start came before there was a directory for a note.
+    if (*api_ && !is_noted_) write_nvrtc_note(disk_, settings_, *found, folders_of_this_program);
+  }
   return *api_;
 }
 

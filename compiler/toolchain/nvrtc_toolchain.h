@@ -24,10 +24,11 @@ class NvrtcToolchain : public Toolchain {
   Result<std::string> identity() override;
   Result<CompileOutcome> compile(const CompileRequest& request) override;
 
-  // Which library is used, and why; looked for once.
+  // Which library is used, and why; looked for once, or taken from a note of an earlier search (nvrtc_note.h).
   Result<NvrtcLocation> location();
 
  private:
+  Result<NvrtcLocation> locate();
   Result<NvrtcApi> api();  // loads NVRTC at the first call
 
   FileSystem& disk_;
@@ -35,6 +36,7 @@ class NvrtcToolchain : public Toolchain {
   std::mutex mutex_;
   std::optional<Result<NvrtcLocation>> location_;
   std::optional<Result<NvrtcApi>> api_;
+  bool is_noted_ = false;
 };
 
 }  // namespace epifuse::toolchain

@@ -15,14 +15,14 @@ EPIFUSE_DEVICE float truth(bool value) { return value ? 1.f : 0.f; }
 // 1 / (1 + e^-x). t = -x*log2(e) is rounded, which for large |t| would cost the result more than 2^-20; `lost` is what
 // the rounding lost, and corrects the power. Rounded down, t loses 0 or more, but for the constants' own errors below
 // 2^-21; so `lost` may be saturated to [0, 1], which also makes 0 of the infinity minus infinity where x is infinite.
-// Up to t = 126 the result is a normal number; behind that the power only has to stay finite.
+// The correction is a factor of at least 1, so that a power of 0 or infinity stays what it is. Where the result would
+// be subnormal it is 0.
 EPIFUSE_DEVICE float sigmoid(float x) {
-  const float t = minimum(__fmul_rd(x, -1.4426950408889634f), 126.f);
+  const float t = __fmul_rd(x, -1.4426950408889634f);
   float power, lost, result;
   asm("fma.rn.ftz.sat.f32 %0, %1, %2, %3;" : "=f"(lost) : "f"(t), "f"(-0.6931471805599453f), "f"(-x));
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(t));
-  power = __fmaf_rn(power, lost, power);
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(1.f + power));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(__fmaf_rn(power, 1.f + lost, 1.f)));
   return result;
 }
 

@@ -1,12 +1,13 @@
 // Sinks for MX types: blocks of 32 values with one power-of-two scale, an E8M0 byte, along rows or (for a transposed
 // buffer) along columns of the 32 x 32 block that a warp owns.
 //
-// Scale (rule "up", numerics.md §3): the smallest 2^k with amax <= max * 2^k, that is byte = max(0, t - emax) with
-// t = (bits(amax) + 0x1FFFFF) >> 23, since 448 and 57344 are both 1.75 * 2^emax. t grows with |x|, so the reduction
-// over lanes runs on t, two in a register.
+// Scale (rule "up", numerics.md §3): the smallest 2^k with amax <= max * 2^k. 448 and 57344 are both 1.75 * 2^emax, so
+// amax * 4/7 has the biased exponent t = k + 127 + emax - 1, and byte = max(0, t - (emax - 1)). 4/7 is rounded so
+// that 1.75 * 2^n stays below 2^n and the next number reaches it. The product grows with |x|, so that its upper half
+// will do for the reduction over lanes, two in a register.
 //
-// A block with an infinity or a NaN ("propagate"): x*0 + x turns infinity into NaN and leaves all else as it is; a NaN
-// has t = 256 and wins; its byte becomes 255 and its inverse NaN, so that every code of the block is NaN. No branch.
+// A block with an infinity or a NaN ("propagate"): only their product has t = 255, for it is smaller than any finite
+// amax; t wins; its byte becomes 255 and its inverse NaN, so that every code of the block is NaN. No branch.
 #pragma once
 
 #include "epilogue/place.cuh"
@@ -32,16 +33,17 @@ struct Mx {
   static constexpr u32 emax = MxScale<Element>::emax;
   static constexpr u32 both = 0x00010001;  // one in each half
 
-  static EPIFUSE_DEVICE u32 magnitude(float amax) {
-    return (__float_as_uint(__fmaf_rn(amax, 0.f, amax)) + 0x1FFFFF) >> 23;
-  }
+  // In its upper half, what magnitudes are compared by.
+  static EPIFUSE_DEVICE u32 magnitude(float amax) { return __float_as_uint(__fmul_rn(amax, 0x1.249248p-1f)); }
+  static EPIFUSE_DEVICE u32 pair(u32 low, u32 high) { return __byte_perm(low, high, 0x7632); }
 
-  // From two magnitudes: the scale bytes, and 1/scale as a pair of bf16 (exact; NaN for a NaN block).
+  // From a pair of magnitudes: the scale bytes, and 1/scale as a pair of bf16 (exact; NaN for a NaN block).
   static EPIFUSE_DEVICE void scales(u32 magnitudes, u32& bytes, u32& inverses) {
-    constexpr u32 nan_step = 256 - emax;  // t - emax of a NaN
-    const u32 raised = ptx::max_u16x2(magnitudes, emax * both);
-    const u32 steps = raised - emax * both;
-    const u32 nan = (raised >> 8) & both;
+    constexpr u32 least = emax - 1;
+    constexpr u32 nan_step = 255 - least;
+    const u32 raised = ptx::max_u16x2(magnitudes >> 7 & 0xff * both, least * both);
+    const u32 steps = raised - least * both;
+    const u32 nan = (raised + both) >> 8 & both;
     bytes = steps + nan * (255 - nan_step);
     inverses = 0x7F00 * both - steps * 128 + nan * (0x7FFF - (0x7F00 - nan_step * 128));
   }
@@ -58,7 +60,7 @@ EPIFUSE_DEVICE float magnitude_of_4(float a, float b, float c, float d) {
 EPIFUSE_DEVICE u32 max_over(u32 v, int lane_mask) { return ptx::max_u16x2(v, __shfl_xor_sync(~0u, v, lane_mask)); }
 
 // Where scale bytes go. A byte by itself costs a whole 32-byte sector of L2 traffic, so bytes that are neighbours in
-// memory are gathered where alignment allows it; the Single forms serve the rest.
+// memory are gathered; the Single forms serve blocks that have none.
 
 struct SingleRowScales {
   EPIFUSE_DEVICE void put(void* base, i64 pitch, const Lane& lane, const OwnRows& rows, bool on, int block_column, int,
@@ -82,6 +84,26 @@ struct GatheredRowScales {
       ptx::store_16(on && rows.has(lane.l), to, word);
     else
       ptx::store_32(on && rows.has(lane.l), to, word);
+  }
+};
+
+// A tile's blocks of a row, up to four, wherever they lie; stored behind the last of them. A quad's bytes are
+// transposed, so that its lanes store neighbours.
+struct JoinedRowScales {
+  u32 word = 0;  // the last byte at the upper end
+
+  EPIFUSE_DEVICE void put(void*, i64, const Lane&, const OwnRows&, bool, int, int, u32 byte) {
+    word = word >> 8 | byte << 24;
+  }
+  // `first`: the tile's first block in a row. So many (1 to 4) have been put, and so many exist, which are the first
+  // ones.
+  EPIFUSE_DEVICE void finish(void* base, i64 pitch, const Lane& lane, const OwnRows& rows, int first, int put,
+                             int exist) const {
+    const u32 mine = transpose_bytes(word >> (32 - 8 * put), lane.l);
+    u8* at = static_cast<u8*>(base) + rows.first * pitch + first + lane.l;
+#pragma unroll
+    for (int i = 0; i < own_rows; ++i)
+      ptx::store_8(lane.l < exist && rows.has(i), ptx::offset(at, i, static_cast<u32>(pitch)), mine >> (8 * i) & 0xff);
   }
 };
 
@@ -119,7 +141,7 @@ EPIFUSE_DEVICE void store_rows_mx(const Block& block_values, void* codes, i64 pi
     const float(&v)[own_columns] = block_values.v[i];
     t[i] = M::magnitude(ptx::max_nan(magnitude_of_4(v[0], v[1], v[2], v[3]), magnitude_of_4(v[4], v[5], v[6], v[7])));
   }
-  u32 low = t[0] | t[1] << 16, high = t[2] | t[3] << 16;  // four lanes share a row
+  u32 low = M::pair(t[0], t[1]), high = M::pair(t[2], t[3]);  // four lanes share a row
   low = max_over(low, 1), high = max_over(high, 1);
   low = max_over(low, 2), high = max_over(high, 2);
   u32 bytes_low, bytes_high, inverse_low, inverse_high;
@@ -162,7 +184,7 @@ EPIFUSE_DEVICE void store_rows_mx_alternating(const Block& even, const Block& od
   u32 bytes[2], inverses[2];
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair)
-    M::scales(max_over(t[2 * pair] | t[2 * pair + 1] << 16, 1), bytes[pair], inverses[pair]);
+    M::scales(max_over(M::pair(t[2 * pair], t[2 * pair + 1]), 1), bytes[pair], inverses[pair]);
 
   // Of the two threads, each stores the bytes of two rows.
   const int upper = lane.l & 1;
@@ -233,8 +255,8 @@ EPIFUSE_DEVICE void store_transposed_mx(const Block& block_values, void* codes, 
 #pragma unroll
   for (int j = 0; j < own_columns / 2; ++j) {
     const int c = 2 * j;
-    t[j] = M::magnitude(magnitude_of_4(v[0][c], v[1][c], v[2][c], v[3][c])) |
-           M::magnitude(magnitude_of_4(v[0][c + 1], v[1][c + 1], v[2][c + 1], v[3][c + 1])) << 16;
+    t[j] = M::pair(M::magnitude(magnitude_of_4(v[0][c], v[1][c], v[2][c], v[3][c])),
+                   M::magnitude(magnitude_of_4(v[0][c + 1], v[1][c + 1], v[2][c + 1], v[3][c + 1])));
   }
   // Eight lanes (q) share a column. A reduce-scatter leaves lane q with pair j = 2 * (q & 1) + (q >> 1 & 1).
   const bool second = lane.q & 1, odd_pair = lane.q & 2;

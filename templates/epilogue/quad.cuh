@@ -20,4 +20,14 @@ EPIFUSE_DEVICE void straighten_codes(u32& low, u32& high, int l) {
   high = __byte_perm(from_23, other, odd ? 0x3276 : 0x7610);
 }
 
+// Lane l has a row of four bytes, and gets column l.
+EPIFUSE_DEVICE u32 transpose_bytes(u32 row, int l) {
+  const bool odd = l & 1, upper = l & 2;
+  // Bytes 0 and 2 of the even lane go with those of the odd one, and so do 1 and 3; then halves with the lane two on.
+  const u32 neighbour = __shfl_xor_sync(~0u, row, 1);
+  const u32 pairs = __byte_perm(row, neighbour, odd ? 0x3715 : 0x6240);
+  const u32 other = __shfl_xor_sync(~0u, pairs, 2);
+  return __byte_perm(pairs, other, upper ? 0x3276 : 0x5410);
+}
+
 }  // namespace epifuse

@@ -1,8 +1,8 @@
 // Sinks that reduce: a tile's partials of `sum` and `amax`, into the workspace. What a partial covers depends on
 // nothing but its row and column, so that results do not depend on the schedule; kernels/finish.cuh joins the partials.
 //
-// A sum adds in a fixed order, and its additions are never fused with the products that made the values. amax joins
-// magnitudes; NaN wins.
+// A sum adds in a fixed order. Where its values are products that nothing else wants, each addition is fused with its
+// multiplication, under every schedule; else never. amax joins magnitudes; NaN wins.
 //
 // Rows that do not exist must be zero in a block, except in partials of rows, which are not stored for them. Columns
 // that do not exist are selected away here, once for each row or thread: `ragged` says that there may be any.
@@ -39,6 +39,15 @@ EPIFUSE_DEVICE void reduce_own_columns(float (&result)[own_rows], const Block& b
   }
 }
 
+// Of products: the thread's columns of each of its rows, from the first on.
+struct SumsOfProducts {
+  float own[own_rows];
+
+  EPIFUSE_DEVICE void add(int i, int c, float first, float second) {
+    own[i] = c == 0 ? __fmul_rn(first, second) : __fmaf_rn(first, second, own[i]);
+  }
+};
+
 // partials[block of 32 columns][row]; pitch in elements. `first` and the second half, if there is one, are joined.
 template <Reduction reduction, bool ragged>
 struct RowPartials {
@@ -48,6 +57,12 @@ struct RowPartials {
   template <ColumnOrder order>
   EPIFUSE_DEVICE RowPartials(const Block& block, const OwnColumnsOf<order>& columns) {
     reduce_own_columns<reduction, ragged>(own, block, columns);
+  }
+  template <ColumnOrder order>
+  EPIFUSE_DEVICE RowPartials(const SumsOfProducts& sums, const OwnColumnsOf<order>& columns) {
+    static_assert(R::sums);
+#pragma unroll
+    for (int i = 0; i < own_rows; ++i) own[i] = ragged && !columns.exist ? 0.f : sums.own[i];
   }
   template <ColumnOrder order>
   EPIFUSE_DEVICE void join(const Block& block, const OwnColumnsOf<order>& columns) {

@@ -2,9 +2,9 @@
 // in consecutive row order each covers whole 32-byte sectors.
 //
 // accumulate (`+=`; f32, bf16 and f16): the old values of rows that exist are read (a gap becomes zero as with `=`),
-// the new ones added in f32, and the sums rounded once. Several loads are under way before the first of them is used,
-// but never more than 16 registers of old values: the accumulators leave no room for a whole block's. Left to the L2
-// cache, the additions take longer where memory is the limit: it adds about 0.27 * 10^12 f32 in a second.
+// the new ones added in f32, and the sums rounded once. Memory is far away: in row order the old values of the next
+// block are under way while one is stored; elsewhere several loads are, before the first of them is used. Left to the
+// L2 cache, the additions take longer where memory is the limit: it adds about 0.27 * 10^12 f32 in a second.
 #pragma once
 
 #include "atom/quad.cuh"
@@ -89,6 +89,49 @@ EPIFUSE_DEVICE void store_rows(const Block& block, void* base, i64 pitch, const 
       store_8_values<Storage>(on[0], to[0], v[0]);
   }
 }
+
+// Old values in row order, `ahead` of the thread's rows at once: while they are under way, the rows before are stored.
+template <class Storage, int ahead>
+struct OldValues {
+  float v[ahead][own_columns];
+
+  // From row `first` on of the block at `columns`, which lie at `column` of the buffer. Nothing is read where `on` is
+  // false.
+  template <RowOrder order>
+  EPIFUSE_DEVICE void load(bool on, void* base, i64 pitch, const OwnRowsOf<order>& rows, const OwnColumns& columns,
+                           int column, int first = 0) {
+    u8* at = static_cast<u8*>(base) + (rows.first * pitch + column) * Storage::bytes;
+#pragma unroll
+    for (int i = 0; i < ahead; ++i)
+      load_8_old_values<Storage>(on && columns.exist && rows.exists(first + i),
+                                 ptx::offset(at, rows.step(first + i), static_cast<u32>(pitch) * Storage::bytes), v[i]);
+  }
+
+  // Adds the block and stores it where `on`; what is loaded then is of the block at `next`, where there is `more`.
+  template <RowOrder order>
+  EPIFUSE_DEVICE void add(bool on, const Block& block, void* base, i64 pitch, const OwnRowsOf<order>& rows,
+                          const OwnColumns& columns, int column, bool more, const OwnColumns& next, int next_column) {
+    u8* at = static_cast<u8*>(base) + (rows.first * pitch + column) * Storage::bytes;
+#pragma unroll
+    for (int first = 0; first < own_rows; first += ahead) {
+      float sums[ahead][own_columns];
+#pragma unroll
+      for (int i = 0; i < ahead; ++i)
+#pragma unroll
+        for (int c = 0; c < own_columns; ++c) sums[i][c] = __fadd_rn(v[i][c], block.v[first + i][c]);
+      if (first + ahead < own_rows)
+        load(on, base, pitch, rows, columns, column, first + ahead);
+      else
+        load(on && more, base, pitch, rows, next, next_column);
+#pragma unroll
+      for (int i = 0; i < ahead; ++i)
+        store_8_values<Storage>(on && columns.exist && rows.has(first + i),
+                                ptx::offset(at, rows.step(first + i), static_cast<u32>(pitch) * Storage::bytes),
+                                sums[i]);
+    }
+  }
+};
+
 // Two halves that split(v, 1) deals out one by one, back into v.
 template <class Storage, bool accumulate = false, RowOrder order>
 EPIFUSE_DEVICE void store_rows_alternating(const Block& even, const Block& odd, void* base, i64 pitch,

@@ -1,12 +1,16 @@
 // Inputs that fill the tile (a residual, a saved pre-activation) come through a ring of their own: a producer thread
 // for each consumer warpgroup brings, block by block, 128 rows x 32 columns of every such input, and the copy engine
-// checks the bounds. A slot holds the boxes one behind the other, rows in their natural order, swizzled over the box's
-// width.
+// checks the bounds. A slot holds the boxes one behind the other, swizzled over the box's width.
+//
+// A quad reads one row at once, and eight lanes two: these must not lie in the same banks. Where a thread's rows are
+// neighbours, those of two quads are four rows apart, so every fourth row goes into a box of its own (step 4), and the
+// i-th rows of all threads lie one behind the other. In natural order they do so by themselves.
 #pragma once
 
 #include "atom/ownership.cuh"
 #include "epilogue/storage.cuh"
 #include "pipeline/ring.cuh"
+#include "ptx/tma.cuh"
 #include "tile/tile.cuh"
 
 namespace epifuse {
@@ -34,6 +38,25 @@ struct TileInputs {
   }
 };
 
+// Where the thread's row i lies in its slot.
+template <RowOrder order>
+EPIFUSE_DEVICE u32 slot_row(const LaneOf<order>& lane, int i) {
+  return order == RowOrder::consecutive ? i * (tile_rows / own_rows) + lane.first_row() / own_rows
+                                        : lane.first_row() + lane.step(i);
+}
+
+// Brings a box of every row, or of every fourth one from the i-th on for each i.
+template <RowOrder order>
+EPIFUSE_DEVICE void load_tile_input(u32 slot, const TensorMap& map, u32 full, int column, int row, u32 row_bytes) {
+  if constexpr (order == RowOrder::consecutive) {
+#pragma unroll
+    for (int i = 0; i < own_rows; ++i)
+      ptx::tma_load_2d(slot + i * (tile_rows / own_rows) * row_bytes, map, full, column, row + i, ptx::l2_evict_first);
+  } else {
+    ptx::tma_load_2d(slot, map, full, column, row, ptx::l2_evict_first);
+  }
+}
+
 // Address of the thread's row i of a tile, clamped into the buffer's rows.
 template <class Storage, RowOrder order>
 EPIFUSE_DEVICE const u8* own_place(const void* base, i64 pitch, const LaneOf<order>& lane, const Rows& rows,
@@ -53,7 +76,7 @@ struct TileInput {
   EPIFUSE_DEVICE TileInput(u32 box, const LaneOf<order>& lane) {
 #pragma unroll
     for (int i = 0; i < own_rows; ++i) {
-      const u32 row = lane.first_row() + lane.step(i);
+      const u32 row = slot_row(lane, i);
       const u32 at = box + row * row_bytes;
       if constexpr (Storage::bytes == 4) {
         take_4(i, 0, ptx::load_shared_128(at + (((2 * lane.l) ^ flip(row)) << 4)));
@@ -123,7 +146,7 @@ struct TileInputHalves {
   EPIFUSE_DEVICE TileInputHalves(u32 box, const LaneOf<order>& lane) {
 #pragma unroll
     for (int i = 0; i < own_rows; ++i) {
-      const u32 row = lane.first_row() + lane.step(i);
+      const u32 row = slot_row(lane, i);
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const uint4 bits = ptx::load_shared_128(box + row * 128 + (((2 * lane.l + k) ^ (row & 7)) << 4));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -94,6 +95,89 @@ TEST_CASE("a write that fails leaves the old file and no temporary") {
   CHECK(!disk.write_atomically(scratch / "taken", "new"));
   CHECK(*disk.list(scratch.path()) == std::vector<std::string>{"taken"});
   CHECK(!disk.write_atomically(scratch / "nowhere/file", "new"));
+}
+
+TEST_CASE("content comes with the status of the file that was read, and links are not followed") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  REQUIRE(disk.write_atomically(scratch / "file", "bytes"));
+  REQUIRE(::symlink("file", (scratch / "link").c_str()) == 0);
+  const auto file = disk.read_content(scratch / "file"), link = disk.read_content(scratch / "link"),
+             missing = disk.read_content(scratch / "missing");
+  REQUIRE((file && link && missing));
+  CHECK(file->bytes == "bytes");
+  CHECK(file->status.owner == ::geteuid());
+  CHECK(file->status.mode == 0600);
+  CHECK(file->status.size == 5);
+  CHECK(file->status.inode == disk.status(scratch / "file").inode);
+  CHECK(link->status.is_symlink);
+  CHECK(link->bytes.empty());
+  CHECK(!missing->status.exists);
+  CHECK(!disk.read_content(scratch.path()));
+  CHECK(disk.target_status(scratch / "link").inode == file->status.inode);
+  CHECK(disk.status(scratch / "link").inode != file->status.inode);
+  CHECK(*disk.read(scratch / "link") == "bytes");
+}
+
+TEST_CASE("a touch sets the time of the last write, and what is taken is counted in blocks") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  REQUIRE(disk.write_atomically(scratch / "file", std::string(1, 'x')));
+  const timespec old[] = {{1000, 0}, {1000, 0}};
+  REQUIRE(::utimensat(AT_FDCWD, (scratch / "file").c_str(), old, 0) == 0);
+  CHECK(disk.status(scratch / "file").modified == 1000);
+  CHECK(disk.status(scratch / "file").modified_ns == 1000'000'000'000);
+  REQUIRE(disk.touch(scratch / "file"));
+  CHECK(disk.status(scratch / "file").modified > 1000);
+  CHECK(!disk.touch(scratch / "missing"));
+  struct stat status {};
+  REQUIRE(::stat((scratch / "file").c_str(), &status) == 0);
+  CHECK(disk.status(scratch / "file").allocated == static_cast<uint64_t>(status.st_blocks) * 512);
+}
+
+TEST_CASE("what is abandoned is removed, what is held is not") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  {
+    const auto held = disk.try_lock(scratch / "lock");
+    REQUIRE((held && *held));
+    const Result<bool> removed = disk.remove_abandoned(scratch / "lock");
+    REQUIRE(removed);
+    CHECK(!*removed);
+    CHECK(disk.status(scratch / "lock").exists);
+  }
+  REQUIRE(disk.write_atomically(scratch / "lock", ""));
+  CHECK(*disk.remove_abandoned(scratch / "lock"));
+  CHECK(!disk.status(scratch / "lock").exists);
+  CHECK(!*disk.remove_abandoned(scratch / "lock"));
+}
+
+TEST_CASE("a forked child neither holds its parent's lock nor removes it") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  auto held = disk.try_lock(scratch / "lock");
+  REQUIRE((held && *held));
+  int wake[2];
+  REQUIRE(::pipe(wake) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    held->reset();
+    const bool still_there = disk.status(scratch / "lock").exists;
+    char byte;
+    (void)!::read(wake[0], &byte, 1);
+    ::_exit(still_there ? 0 : 1);
+  }
+  const auto other = disk.try_lock(scratch / "lock");
+  CHECK((other && *other == nullptr));  // the child's release was not ours
+  held->reset();
+  const auto again = disk.try_lock(scratch / "lock");
+  CHECK((again && *again != nullptr));  // though the child lives
+  (void)!::write(wake[1], "x", 1);
+  int outcome = 0;
+  REQUIRE(::waitpid(child, &outcome, 0) == child);
+  CHECK((WIFEXITED(outcome) && WEXITSTATUS(outcome) == 0));
+  ::close(wake[0]);
+  ::close(wake[1]);
 }
 
 TEST_CASE("directories are private, may exist, and are not made through a file") {

@@ -62,6 +62,26 @@ TEST_CASE("lists, switches and levels") {
   CHECK(standard.log == LogLevel::warn);
 }
 
+TEST_CASE("the cache's trust and size") {
+  const Settings standard = *read_settings(environment({}));
+  CHECK(!standard.trust_shared);
+  CHECK(standard.cache_bytes == uint64_t{2} << 30);
+  const auto shared = read_settings(environment({{"EPIFUSE_CACHE_TRUST", "shared"}, {"EPIFUSE_CACHE_SIZE", "500M"}}));
+  CHECK(shared->trust_shared);
+  CHECK(shared->cache_bytes == uint64_t{500} << 20);
+  CHECK(!read_settings(environment({{"EPIFUSE_CACHE_TRUST", "all"}})));
+  CHECK(!read_settings(environment({{"EPIFUSE_CACHE_SIZE", "big"}})));
+
+  CHECK(parse_bytes("1") == 1);
+  CHECK(parse_bytes("3K") == 3072);
+  CHECK(parse_bytes("2G") == uint64_t{2} << 30);
+  CHECK(parse_bytes("1T") == uint64_t{1} << 40);
+  CHECK(parse_bytes("unlimited") == 0);
+  for (const char* text : {"", "0", "-1", "1X", "M", "1MB", " 1", "1.5G", "99999999999T", "18446744073709551616"}) {
+    CHECK(!parse_bytes(text));
+  }
+}
+
 TEST_CASE("a value that is not understood names the variable, the value and what it may be") {
   const Result<Settings> jit = read_settings(environment({{"EPIFUSE_JIT", "maybe"}}));
   REQUIRE(!jit);

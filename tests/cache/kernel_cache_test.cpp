@@ -5,6 +5,7 @@
 #include <ctime>
 #include <thread>
 
+#include "base/artifact_record.h"
 #include "base/ensure.h"
 #include "tests/support/catch.h"
 #include "tests/support/faulty_file_system.h"
@@ -49,7 +50,7 @@ void check_goes_on_with_one_warning(FileSystem& disk, CacheOptions options, cons
   for (const std::string request : {"one", "two", "one", "two"}) {
     const Result<Found> found = cache.find_or_make(ArtifactKey(request, "t"), maker.function());
     REQUIRE(found);
-    CHECK(*found->payload == "cubin");
+    CHECK(found->payload == "cubin");
   }
   CHECK(maker.calls == 2);
   REQUIRE(log.warnings().size() == 1);
@@ -75,7 +76,7 @@ TEST_CASE("made once, then from memory, then from disk") {
   KernelCache second(disk, options_for(log));  // as a new process
   const Result<Found> found = second.find_or_make(key, maker.function());
   CHECK(found->from == Source::disk);
-  CHECK(*found->payload == "cubin");
+  CHECK(found->payload == "cubin");
   CHECK(found->metadata == R"({"kernel":"k"})");
   CHECK(found->toolchain == "toolchain");
   CHECK(found->kind == EntryKind::artifact);
@@ -105,7 +106,7 @@ TEST_CASE("a redirect is kept like an artifact and told apart from one") {
   const std::optional<Found> found = KernelCache(disk, options_for(log)).find(key);
   REQUIRE(found);
   CHECK(found->kind == EntryKind::redirect);
-  CHECK(*found->payload == "take the next plan");
+  CHECK(found->payload == "take the next plan");
 }
 
 TEST_CASE("sixteen threads, one key, one make; different keys do not wait for each other") {
@@ -122,7 +123,7 @@ TEST_CASE("sixteen threads, one key, one make; different keys do not wait for ea
   for (int i = 0; i < 16; ++i) {
     threads.emplace_back([&] {
       const Result<Found> found = cache.find_or_make(key, maker.function());
-      if (found && *found->payload == "cubin") ++right;
+      if (found && found->payload == "cubin") ++right;
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -139,6 +140,38 @@ TEST_CASE("sixteen threads, one key, one make; different keys do not wait for ea
   std::thread other([&] { (void)cache.find_or_make(ArtifactKey("b", ""), meet); });
   CHECK(cache.find_or_make(ArtifactKey("a", ""), meet));
   other.join();
+}
+
+TEST_CASE("every make, hit and miss has a line with its time and its reason") {
+  MemoryFileSystem disk;
+  std::vector<std::string> lines;
+  CacheOptions options;
+  options.directory = "/c";
+  options.explain_misses = true;
+  options.log = [&](LogLevel level, std::string_view text) {
+    if (level == LogLevel::info) lines.emplace_back(text);
+  };
+  Maker maker;
+  const auto request = [](const std::string& flag) {
+    return ArtifactRecord().add("flag", flag).add("source", "x").take();
+  };
+  const auto says = [&](const ArtifactKey& wanted, const std::string& begin, const std::string& part) {
+    lines.clear();
+    REQUIRE(KernelCache(disk, options).find_or_make(wanted, maker.function()));
+    REQUIRE(lines.size() == 1);
+    CHECK(lines[0].find(begin) == 0);
+    CHECK(lines[0].find(" ms, ") != std::string::npos);
+    CHECK(lines[0].find(part) != std::string::npos);
+  };
+  const ArtifactKey known(request("-a"), "t", "k");
+  says(known, "kernel 'k': cache miss in ", "absent");
+  says(known, "kernel 'k': cache hit in ", "/c/" + known.name());
+  says(ArtifactKey(request("-b"), "t", "k"), "kernel 'k': cache miss in ", "differs in flag");
+  says(ArtifactKey(request("-a"), "another", "k"), "kernel 'k': cache miss in ", "differs in toolchain");
+  disk.node("/c/" + known.name()).bytes[60] ^= 1;
+  says(known, "kernel 'k': cache miss in ", "damaged: its checksum does not fit");
+  disk.node("/c/" + known.name()).status.mode = 0666;
+  says(known, "kernel 'k': cache miss in ", "untrusted: others can write to it (mode 666)");
 }
 
 TEST_CASE("an error of the maker is told to all and remembered, one of the machine is tried again") {
@@ -241,9 +274,9 @@ TEST_CASE("read-only directories come first and are never written") {
   CacheOptions options = options_for(log);
   options.read_directories = {"/missing", "/r"};
   KernelCache cache(disk, options);
-  CHECK(*cache.find_or_make(key, maker.function())->payload == "prebuilt");
+  CHECK(cache.find_or_make(key, maker.function())->payload == "prebuilt");
   CHECK(maker.calls == 0);
-  CHECK(*cache.find_or_make(bad_key, maker.function())->payload == "ours");
+  CHECK(cache.find_or_make(bad_key, maker.function())->payload == "ours");
   CHECK(disk.list("/r")->size() == files);
   CHECK(*disk.read("/r/" + bad_key.name()) == "rubbish");
   CHECK(disk.exists("/c/" + bad_key.name()));
@@ -319,21 +352,6 @@ TEST_CASE("a disk without locks, one that refuses renames, one that goes stale: 
   CHECK(KernelCache(disk, options_for(log)).find_or_make(key, maker.function())->from == Source::made);
 }
 
-TEST_CASE("waiting for another process is said, and bounded") {
-  MemoryFileSystem disk;
-  RecordingLog log;
-  Maker maker;
-  CacheOptions options = options_for(log);
-  options.progress_after = std::chrono::milliseconds(10);
-  options.most_patience = std::chrono::milliseconds(60);
-  REQUIRE(disk.make_directories("/c"));
-  const auto held = disk.try_lock("/c/" + key.name() + ".lock");
-  REQUIRE(held);
-  CHECK(KernelCache(disk, options).find_or_make(key, maker.function())->from == Source::made);
-  REQUIRE(log.warnings().size() == 2);
-  CHECK(log.warnings()[0].find("/c/" + key.name() + ".lock") != std::string::npos);
-}
-
 TEST_CASE("an entry that appears while waiting is used at once") {
   MemoryFileSystem disk;
   RecordingLog log;
@@ -347,7 +365,7 @@ TEST_CASE("an entry that appears while waiting is used at once") {
   });
   const Result<Found> found = KernelCache(disk, options_for(log)).find_or_make(key, maker.function());
   holder.join();
-  CHECK(*found->payload == "theirs");
+  CHECK(found->payload == "theirs");
   CHECK(maker.calls == 0);
 }
 
@@ -365,44 +383,7 @@ TEST_CASE("without a toolchain, an artifact of any toolchain is found") {
   CHECK(!cache.find_any_toolchain(ArtifactKey("another", "")));
 }
 
-TEST_CASE("the first publication removes what killed processes left, and nothing that is younger than an hour") {
-  MemoryFileSystem memory;
-  FaultyFileSystem disk(memory);
-  RecordingLog log;
-  Maker maker;
-  const std::string entry = "/c/" + ArtifactKey("other", "t").name();
-  const int64_t now = std::time(nullptr);
-  const auto plant = [&](const std::string& path, int64_t age) {
-    memory.put(path, "half an entry");
-    memory.node(path).status.modified = now - age;
-  };
-  plant(entry + ".tmp-17-0", 3700);
-  plant(entry + ".tmp-17-1", 100 * 24 * 3600);
-  plant(entry + ".tmp-18-0", 3500);  // perhaps being written
-  plant(entry, 7200);
-  plant(entry + ".bad", 7200);
-  plant("/c/notes.tmp-17-0", 7200);  // somebody else's
-
-  KernelCache cache(disk, options_for(log));
-  CHECK(!cache.find(key));
-  CHECK(memory.exists(entry + ".tmp-17-0"));  // looking removes nothing
-  REQUIRE(cache.find_or_make(key, maker.function()));
-  CHECK(!memory.exists(entry + ".tmp-17-0"));
-  CHECK(!memory.exists(entry + ".tmp-17-1"));
-  for (const std::string& kept : {entry + ".tmp-18-0", entry, entry + ".bad", std::string("/c/notes.tmp-17-0")}) {
-    CHECK(memory.exists(kept));
-  }
-  CHECK(cache.find(key));
-  CHECK(log.warnings().empty());
-
-  plant(entry + ".tmp-17-0", 7200);
-  const int lists = disk.counts.lists;
-  REQUIRE(cache.find_or_make(ArtifactKey("second", "t"), maker.function()));
-  CHECK(disk.counts.lists == lists);  // once per cache
-  CHECK(memory.exists(entry + ".tmp-17-0"));
-}
-
-TEST_CASE("list shows good and damaged entries and nothing else") {
+TEST_CASE("good and damaged entries are shown and nothing else") {
   MemoryFileSystem disk;
   RecordingLog log;
   Maker maker;
@@ -412,14 +393,18 @@ TEST_CASE("list shows good and damaged entries and nothing else") {
   disk.put("/c/" + bad.name(), "rubbish");
   disk.put("/c/" + key.name() + ".bad", "x");
   disk.put("/c/README", "x");
-  const Result<std::vector<ListedEntry>> entries = cache.list();
-  REQUIRE(entries);
-  REQUIRE(entries->size() == 2);
-  for (const ListedEntry& entry : *entries) {
-    const bool good = entry.path == "/c/" + key.name();
-    CHECK(entry.state == (good ? EntryState::good : EntryState::damaged));
-    CHECK(entry.metadata == (good ? R"({"kernel":"k"})" : ""));
-    CHECK(entry.size == disk.status(entry.path).size);
-    CHECK(entry.modified > 0);
-  }
+  int seen = 0;
+  const auto look = [&](const ListedEntry& entry) {
+    ++seen;
+    const bool good = entry.found.path == "/c/" + key.name();
+    CHECK(entry.found.miss == (good ? CacheDirectory::Miss::none : CacheDirectory::Miss::damaged));
+    CHECK(entry.found.entry.metadata == (good ? R"({"kernel":"k"})" : ""));
+    CHECK(entry.found.status.size == disk.status(entry.found.path).size);
+    CHECK(entry.found.status.modified > 0);
+    CHECK(entry.writable);
+  };
+  REQUIRE(cache.visit("", look));
+  CHECK(seen == 2);
+  REQUIRE(cache.visit(bad.name().substr(0, 8), look));
+  CHECK(seen == 3);
 }

@@ -1,19 +1,15 @@
-// Real processes on a real directory: one make per key among them all, and a killed holder blocks nobody.
-#include <csignal>
-#include <fcntl.h>
-#include <fstream>
-#include <sys/wait.h>
+// Real processes on a real directory: a killed holder blocks nobody, a forked child holds nothing, and different keys
+// are made at the same time.
 #include <thread>
-#include <unistd.h>
 
-#include "cache/kernel_cache.h"
+#include "tests/cache/worker_processes.h"
 #include "tests/support/catch.h"
 #include "tests/support/scratch_directory.h"
 
 using namespace epifuse;
 using namespace epifuse::cache;
 using namespace std::chrono_literals;
-using epifuse::test::ScratchDirectory;
+using namespace epifuse::test;
 
 namespace {
 
@@ -23,51 +19,7 @@ CacheOptions options_for(const std::string& directory) {
   return options;
 }
 
-// Appends one byte: atomic between processes, and countable by the file's size.
-void count_one(const std::string& file) {
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  (void)!::write(descriptor, "x", 1);
-  ::close(descriptor);
-}
-
-// Runs `work` in a new process, which ends with its result without running the test framework's exit handlers.
-template <class Work>
-pid_t start_process(Work work) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(work() ? 0 : 1);
-  return child;
-}
-
-bool succeeded(pid_t child) {
-  int status = 0;
-  return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 }  // namespace
-
-TEST_CASE("eight processes on an empty directory make each of six keys once") {
-  const ScratchDirectory scratch;
-  const std::string cache_path = scratch / "cache";
-  std::vector<pid_t> children;
-  for (int process = 0; process < 8; ++process) {
-    children.push_back(start_process([&] {
-      KernelCache cache(real_file_system(), options_for(cache_path));
-      for (int i = 0; i < 6; ++i) {
-        const std::string name = "key" + std::to_string((i + process) % 6);  // not all in one order
-        const Result<Found> found = cache.find_or_make(ArtifactKey(name, "t"), [&]() -> Result<Made> {
-          count_one(scratch / name);
-          std::this_thread::sleep_for(30ms);
-          return Made{EntryKind::artifact, "cubin of " + name, "{}"};
-        });
-        if (!found || *found->payload != "cubin of " + name) return false;
-      }
-      return true;
-    }));
-  }
-  for (const pid_t child : children) CHECK(succeeded(child));
-  for (int i = 0; i < 6; ++i) CHECK(real_file_system().status(scratch / ("key" + std::to_string(i))).size == 1);
-  CHECK(real_file_system().list(cache_path)->size() == 6);  // no locks and no temporaries are left
-}
 
 TEST_CASE("a process killed while it makes frees the key for the next one") {
   const ScratchDirectory scratch;
@@ -104,6 +56,93 @@ TEST_CASE("a process killed while it makes frees the key for the next one") {
   CHECK(waited < 5s);
   ::close(ready[0]);
   ::close(ready[1]);
+}
+
+// The two ends of a pipe.
+struct Pipe {
+  Pipe() { REQUIRE(::pipe(ends) == 0); }
+  ~Pipe() {
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  void put() { (void)!::write(ends[1], "x", 1); }
+  bool get() {
+    char byte;
+    return ::read(ends[0], &byte, 1) == 1;
+  }
+  int ends[2];
+};
+
+TEST_CASE("two processes make two keys at the same time") {
+  const ScratchDirectory scratch;
+  Pipe begun[2];
+  pid_t children[2];
+  for (const int own : {0, 1}) {
+    children[own] = start_process([&] {
+      KernelCache cache(real_file_system(), options_for(scratch / "cache"));
+      // Each goes on only when the other has begun as well, so both end only if they run side by side.
+      return static_cast<bool>(cache.find_or_make(ArtifactKey(own ? "b" : "a", "t"), [&]() -> Result<Made> {
+        begun[own].put();
+        return begun[1 - own].get() ? Result<Made>(Made{EntryKind::artifact, "x", "{}"}) : user_error("alone");
+      }));
+    });
+  }
+  CHECK(succeeded(children[0]));
+  CHECK(succeeded(children[1]));
+}
+
+TEST_CASE("a child that is forked while its parent makes holds up nobody when the parent is killed") {
+  const ScratchDirectory scratch;
+  const ArtifactKey key("request", "t");
+  Pipe forked;
+  const pid_t holder = start_process([&] {
+    KernelCache cache(real_file_system(), options_for(scratch / "cache"));
+    (void)cache.find_or_make(key, [&]() -> Result<Made> {
+      if (::fork() == 0) {
+        ::alarm(30);
+        const pid_t own = ::getpid();
+        (void)!::write(forked.ends[1], &own, sizeof own);
+        ::pause();
+        ::_exit(0);
+      }
+      ::pause();
+      return user_error("woken");
+    });
+    return false;
+  });
+  pid_t grandchild = 0;
+  REQUIRE(::read(forked.ends[0], &grandchild, sizeof grandchild) == sizeof grandchild);
+  ::kill(holder, SIGKILL);
+  ::waitpid(holder, nullptr, 0);
+  const auto lock = real_file_system().try_lock(scratch / ("cache/" + key.name() + ".lock"));
+  CHECK(::kill(grandchild, SIGKILL) == 0);  // it lived all the time
+  CHECK((lock && *lock));
+}
+
+TEST_CASE("entries that are removed and made again under their readers disturb nobody") {
+  const ScratchDirectory scratch;
+  std::vector<pid_t> children;
+  for (int process = 0; process < 4; ++process) {
+    children.push_back(start_process([&] {
+      bool right = true;
+      for (int i = 0; i < 300; ++i) {
+        std::vector<std::string> warnings;
+        CacheOptions options = options_for(scratch / "cache");
+        options.log = [&](LogLevel level, std::string_view text) {
+          if (level <= LogLevel::warn) warnings.emplace_back(text);
+        };
+        KernelCache cache(real_file_system(), options);  // every time as a new process
+        const std::string name = "key" + std::to_string((i + process) % 3), payload(50000, name.back());
+        const Result<Found> found = cache.find_or_make(ArtifactKey(name, "t"), [&]() -> Result<Made> {
+          return Made{EntryKind::artifact, payload, "{}"};
+        });
+        right = right && found && found->payload == payload && warnings.empty();
+        if (process == 0) right = right && cache.prune(i % 2, i % 3 == 0);
+      }
+      return right;
+    }));
+  }
+  for (const pid_t child : children) CHECK(succeeded(child));
 }
 
 TEST_CASE("entries are private to their owner") {

@@ -42,7 +42,7 @@ TEST_CASE("the backward of a SwiGLU MLP") {
 #
 # What feeds what: fc1.a -> fc2.a
 #
-# The gradient comes in as dz, of fc2.z. None comes in through fc1.pre, fc1.at.
+# The gradient comes in as dz, of fc2.z. None comes in through fc1.pre.
 #
 # In the order in which they run:
 #   fc2_wgrad -> dw2
@@ -353,6 +353,19 @@ TEST_CASE("the head says through which outputs no gradient comes in") {
             .find("# The gradient comes in as dz, of fc2.z. None comes in through fc2.pre2, fc2.m.\n") !=
         std::string::npos);
   CHECK(derive(fc2, {"fc2"}).find("# The gradient comes in as dz, of fc2.z.\n") != std::string::npos);
+}
+
+TEST_CASE("the head tells quantised outputs from the plain ones that stand in for them") {
+  std::string first = fc1, second = fc2;
+  first.replace(first.find("out a     : bf16[M, I]   = act"), 30,
+                "out a     : mxfp8[M, I]  = act\n  out plain : bf16[M, I]   = act");
+  second.replace(second.find("in  a     : bf16"), 16, "in  a     : mxfp8");
+  second.insert(second.find("  out z"), "  out zq    : mxfp8[M, H] = gemm(a, w2)\n");
+  const std::string derived = derive(first + second, {"fc1", "fc2"});
+  CHECK(derived.find("# What feeds what: fc1.a -> fc2.a\n") != std::string::npos);
+  CHECK(derived.find("# The gradient comes in as dz, of fc2.z. None comes in through fc1.pre.\n") != std::string::npos);
+  CHECK(derived.find("#   plain of fc1: the values that fc2 reads as a\n") != std::string::npos);
+  CHECK(kernel_of(derived, "fc2_wgrad").find("in  plain : bf16[M, I]\n") != std::string::npos);
 }
 
 TEST_CASE("where the text will lie elsewhere, it still finds what is beside the spec, and the library") {

@@ -1,6 +1,9 @@
-"""doctor and cache: what they say, and that doctor never fails."""
+"""doctor and cache: what they say, that doctor never fails, and how little a warm start asks of the system."""
 
 import os
+import re
+import shutil
+import subprocess
 
 import support
 
@@ -81,6 +84,123 @@ class CacheTest(support.CliTest):
         out, err = self.run_epifuse("cache", "list")
         self.assertIn("0 entries", out)
         self.assertIn("EPIFUSE_CACHE_DIR", err)
+
+
+class FilledCacheTest(support.CliTest):
+    """Commands on entries that a compile made. NVRTC runs three times in all."""
+
+    def setUp(self):
+        super().setUp()
+        if not self.json("doctor")["can"]["compile"]:
+            self.skipTest("no NVRTC on this machine")
+
+    def compile(self, *arguments, **settings):
+        return self.json("compile", self.spec(), *arguments, **settings)
+
+    def entry(self, key):
+        return self.path("cache", key)
+
+    def test_the_life_of_an_entry(self):
+        made = self.compile()
+        key = made["key"]
+        self.assertTrue(made["compiled"])
+        os.rename(self.path("cache"), self.path("kept"))
+        os.mkdir(self.path("cache"), 0o700)
+
+        why = self.json("cache", "why", self.spec())
+        self.assertEqual((why["hit"], why["state"], why["nearest"], why["key"]), (False, "absent", None, key))
+        self.assertIn("would be compiled: absent", self.run_epifuse("cache", "why", self.spec())[0])
+        shutil.rmtree(self.path("cache"))
+        os.rename(self.path("kept"), self.path("cache"))
+        why = self.json("cache", "why", self.spec())
+        self.assertEqual((why["hit"], why["state"], why["kernel"], why["target"], why["plan"]),
+                         (True, "good", "grouped_gemm", "sm_90a", made["plan"]))
+        self.assertEqual(why["lookups"][0]["path"], self.entry(key))
+
+        # Another plan: the recipe differs, and a line of the text.
+        other = "pingpong 128x192" if made["plan"] != "pingpong 128x192" else "pingpong 128x128"
+        why = self.json("cache", "why", self.spec(), "--schedule", other)
+        self.assertFalse(why["hit"])
+        self.assertEqual(why["nearest"]["path"], self.entry(key))
+        parts = [one["part"] for one in why["nearest"]["differences"]]
+        self.assertTrue(any(re.fullmatch(r"CUDA text, line \d+", part) for part in parts), parts)
+        text = self.run_epifuse("cache", "why", self.spec(), "--schedule", other)[0]
+        self.assertIn("the nearest entry is", text)
+        # No compiler here: what another one made is used.
+        why = self.json("cache", "why", self.spec(), EPIFUSE_NVRTC="/nonexistent")
+        self.assertTrue(why["hit"])
+
+        shown = self.json("cache", "show", key[:8])
+        self.assertEqual((shown["key"], shown["state"], shown["kind"]), (key, "good", "artifact"))
+        parts = {row["part"]: row["value"] for row in shown["request"]}
+        self.assertEqual(parts["arch"], "sm_90a")
+        self.assertIn("__global__", parts["source"])
+        self.assertIn("ptxas", shown["metadata"]["compile_ms"])
+        self.assertIn("nvrtc", shown["toolchain"])
+        text = self.run_epifuse("cache", "show", key)[0]
+        for word in ("toolchain", "compile_ms", "made from", "sha256"):
+            self.assertIn(word, text)
+        self.refuses(1, "cache", "show", "xyz", says="no entry of the cache begins with 'xyz'")
+
+        self.assertEqual(self.json("cache", "list")["entries"][0]["state"], "good")
+        self.assertEqual(self.json("cache", "verify")["checked"], 1)
+        self.assertIn("0 bad", self.run_epifuse("cache", "verify")[0])
+
+        # A whole entry under another's name, and a damaged one.
+        with open(self.entry(key), "rb") as file:
+            bytes_of_entry = bytearray(file.read())
+        renamed = "0" * 32 + "." + "1" * 32
+        self.write("cache/" + renamed, bytes(bytes_of_entry))
+        os.chmod(self.entry(renamed), 0o600)
+        bytes_of_entry[5000] ^= 1
+        self.write("cache/" + key, bytes(bytes_of_entry))
+        checked = self.json("cache", "verify", code=5)
+        self.assertEqual({row["key"]: row["problem"] for row in checked["bad"]},
+                         {renamed: "its name is not that of its request", key: "its checksum does not fit"})
+        self.run_epifuse("cache", "verify", code=5)
+        why = self.json("cache", "why", self.spec())
+        self.assertEqual((why["hit"], why["state"]), (False, "damaged"))
+        os.chmod(self.entry(key), 0o666)
+        self.assertEqual(self.json("cache", "why", self.spec())["state"], "untrusted")
+
+        # Leftovers of killed processes; what others left stays.
+        for name in (key + ".lock", key + ".tmp-1-0", key + ".bad", "mine"):
+            self.write("cache/" + name, "")
+        pruned = self.json("cache", "prune")
+        self.assertEqual((pruned["removed_leftovers"], pruned["removed_bad"], pruned["removed_entries"]), (2, 1, 0))
+        self.assertEqual(self.json("cache", "prune", "--size", "1K")["removed_entries"], 2)
+        self.refuses(2, "cache", "prune", "--size", "much", says="--size: 'much'")
+        self.assertEqual(self.json("cache", "clear")["kept_entries"], 0)
+        self.assertEqual(os.listdir(self.path("cache")), ["mine"])
+
+    def test_the_log_says_what_the_cache_does(self):
+        err = self.run_epifuse("compile", self.spec(), EPIFUSE_LOG="info")[1]
+        self.assertRegex(err, r"info: kernel 'grouped_gemm': cache miss in [\d.]+ ms, absent")
+        self.assertRegex(err, r"info: compiled 'grouped_gemm' .* in \d+ ms")
+        err = self.run_epifuse("compile", self.spec(), EPIFUSE_LOG="info")[1]
+        self.assertRegex(err, r"info: kernel 'grouped_gemm': cache hit in [\d.]+ ms, .*cache/")
+        self.assertEqual(self.run_epifuse("compile", self.spec())[1], "")
+
+    def test_a_warm_start_makes_few_system_calls(self):
+        strace = shutil.which("strace")
+        if not strace:
+            self.skipTest("strace is not installed: system calls are not counted")
+        for spec in (self.spec(), self.spec("moe_fc1_swiglu")):
+            self.run_epifuse("compile", spec)
+            self.run_epifuse("compile", spec)
+            trace = self.path("trace")
+            traced = subprocess.run([strace, "-o", trace, support.EPIFUSE, "compile", spec], cwd=self.folder,
+                                    env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+            if traced.returncode != 0:
+                self.skipTest("strace cannot trace here")
+            self.assertIn(b"from disk", traced.stdout)
+            with open(trace, encoding="utf-8") as file:
+                calls = file.read().splitlines()
+            opened = next(i for i, call in enumerate(calls) if call.startswith("openat") and f'"{spec}"' in call)
+            told = next(i for i, call in enumerate(calls) if "write(1" in call)
+            # What stdout is, is asked when it is written to for the first time.
+            between = [call for call in calls[opened + 1:told] if not re.match(r"(newfstatat|fstat|ioctl)\(1,", call)]
+            self.assertLessEqual(len(between), 15, "\n".join(between))
 
 
 if __name__ == "__main__":

@@ -175,6 +175,29 @@ TEST_CASE("the traits of a plan say what its gemm is") {
       {"parts = 2;", "piece = 0;"});
 }
 
+TEST_CASE("an empty group's zero is the gradient's, not that of outputs without it") {
+  const auto text = [](const std::string& outputs) {
+    return emit(
+        lower_text("kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in g : bf16[M, N]\n in x : bf16[M, K]\n"
+                   " in s : f32[E, N, K]\n v = gemm(g, x)\n" +
+                   outputs + "\n}"));
+  };
+  CHECK(count(text("out f : f32[E, N, K] = v"), "if (tile.depth == 0)") == 0);  // zero by itself
+  CHECK(count(text("out f : f32[E, N, K] = v + s"), "if (tile.depth == 0)") == 1);
+  const std::string own = text(
+      "out f : f32[E, N, K] += v\n out u : f32[E, N, K] = s * 2\n out r : f32[E, K] += sum(s)\n"
+      " out c : f32[E, K] += sum(v)\n out w : f32[E, N, K] += s");
+  INFO(own);
+  CHECK(count(own, "if (tile.depth == 0)") == 0);
+  CHECK(count(own, "old_f.add(tile.depth != 0, value0, p.out_f") == 1);
+  CHECK(count(own, "old_f.load(tile.depth != 0, p.out_f") == 1);
+  CHECK(count(own, "old_w.add(true, value0, p.out_w") == 1);
+  CHECK(count(own, "old_w.load(true, p.out_w") == 1);
+  CHECK(count(own, "finish_columns<RowsPlan, void, f32, Reduction::sum, true") == 1);
+  CHECK(count(own, "finish_columns<RowsPlan, DepthPlan, f32, Reduction::sum, true") == 1);
+  CHECK(count(text("out f : f32[E, N, K] += v\n out w : f32[E, N, K] += s"), "skips_empty = false;") == 1);
+}
+
 TEST_CASE("halves that alternate in a weight with contiguous columns are told apart among the accumulators") {
   for (const int piece : {1, 8, 32}) {
     const std::string text = emit(lower_text(fmt::format(
@@ -195,9 +218,7 @@ TEST_CASE("results of batches lie one behind the other, or in buffers of their o
   const std::string text = emit(lower_text(
       "kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in g : bf16[M, N]\n in x : bf16[M, K]\n"
       " v = gemm(g, x)\n out a : f32[E, N, K] += v\n out b : f32[E][N, K] = v\n out c : bf16[E, K, N] = v\n}"));
-  CHECK(count(text,
-              "if (tile.depth != 0) store_rows<f32, true>(value0, p.out_a, p.pitch_a, rows_0, columns, "
-              "columns.first)") == 1);
+  CHECK(count(text, "old_a.add(tile.depth != 0, value0, p.out_a, p.pitch_a, rows_0, columns, columns.first, ") == 1);
   CHECK(count(text,
               "store_rows<f32>(value0, static_cast<void**>(p.out_b)[tile.group], p.pitch_b, rows_1, columns, "
               "columns.first)") == 1);

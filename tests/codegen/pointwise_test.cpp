@@ -6,7 +6,9 @@
 #include "base/numbers.h"
 #include "compiler/codegen/emit_pointwise.h"
 #include "compiler/interpreter/compare.h"
+#include "compiler/lowering/unfuse.h"
 #include "jit/inputs.h"
+#include "tests/codegen/contracted_specs.h"
 #include "tests/codegen/format_specs.h"
 #include "tests/codegen/host_kernels.h"
 #include "tests/codegen/pointwise_specs.h"
@@ -34,20 +36,24 @@ struct Problem {
   Buffers inputs;
 };
 
-Problem make_problem(const PointwiseSpec& spec, uint64_t seed) {
+Problem make_problem(ir::Graph graph, jit::InputOptions options) {
   Problem problem;
-  problem.graph = resolve_text(spec.text);
+  problem.graph = std::move(graph);
   problem.lowered = lower_graph(problem.graph);
-  jit::InputOptions options;
-  if (!spec.counts.empty()) options.counts = spec.counts;
-  options.sizes = spec.sizes;
-  options.slack_rows = spec.slack_rows;
-  options.seed = seed;
   options.threads = 1;
   auto inputs = jit::make_inputs(problem.graph, options);
   if (!inputs) FAIL(inputs.error().message);
   problem.inputs = *std::move(inputs);
   return problem;
+}
+
+Problem make_problem(const PointwiseSpec& spec, uint64_t seed) {
+  jit::InputOptions options;
+  if (!spec.counts.empty()) options.counts = spec.counts;
+  options.sizes = spec.sizes;
+  options.slack_rows = spec.slack_rows;
+  options.seed = seed;
+  return make_problem(resolve_text(spec.text), options);
 }
 
 // The same problem with numbers that are none, or endless, or no more than a sign here and there.
@@ -96,17 +102,12 @@ void run_and_judge(const HostKernels& kernels, size_t index, const Problem& prob
 
 namespace {
 
-void run_and_judge_all(const std::vector<PointwiseSpec>& specs) {
+void run_and_judge_all(const std::vector<Problem>& problems) {
   HostKernels kernels;
-  std::vector<Problem> problems;
-  for (const PointwiseSpec& spec : specs) {
-    INFO(spec.text);
-    problems.push_back(make_problem(spec, problems.size() + 1));
-    kernels.add(problems.back().lowered.lowered.graph, problems.back().lowered.plan("pointwise"));
-  }
+  for (const Problem& problem : problems) kernels.add(problem.lowered.lowered.graph, problem.lowered.plan("pointwise"));
   kernels.compile();
   for (size_t i = 0; i < problems.size(); ++i) {
-    INFO(specs[i].text);
+    INFO(ir::print(problems[i].graph));
     Buffers one, many;
     run_and_judge(kernels, i, problems[i], 1, &one);
     run_and_judge(kernels, i, problems[i], 132, &many);
@@ -119,10 +120,39 @@ void run_and_judge_all(const std::vector<PointwiseSpec>& specs) {
   }
 }
 
+void run_and_judge_all(const std::vector<PointwiseSpec>& specs) {
+  std::vector<Problem> problems;
+  for (const PointwiseSpec& spec : specs) {
+    INFO(spec.text);
+    problems.push_back(make_problem(spec, problems.size() + 1));
+  }
+  run_and_judge_all(problems);
+}
+
+// The stages of outputs, which read what was contracted: they know of empty groups by their sizes alone.
+void add_output_stages(std::vector<Problem>& problems, const std::string& text, const std::vector<int64_t>& counts) {
+  INFO(text);
+  for (lowering::UnfusedStage& stage : lowering::unfuse(simplified(resolve_text(text))).stages) {
+    if (stage.output < 0) continue;
+    stage.graph.name += std::to_string(problems.size());
+    jit::InputOptions options;
+    options.counts = counts;
+    options.seed = problems.size() + 1;
+    problems.push_back(make_problem(std::move(stage.graph), options));
+  }
+}
+
 }  // namespace
 
 TEST_CASE("generated kernels store what the interpreter says, and nothing else") {
   run_and_judge_all(pointwise_specs());
+}
+
+TEST_CASE("what was contracted over an empty group is stored as zero, or left alone") {
+  std::vector<Problem> problems;
+  for (const std::string& text : contracted_specs()) add_output_stages(problems, text, contracted_counts());
+  add_output_stages(problems, contracted_across(), contracted_across_counts());
+  run_and_judge_all(problems);
 }
 
 TEST_CASE("every scaled type, in every layout, with every option, and rotations") { run_and_judge_all(format_specs()); }

@@ -201,8 +201,7 @@ TEST_CASE("an image whose struct is not the recipe's is refused") {
 
 TEST_CASE("damaged cubins are refused, not crashed upon") {
   auto image = compile_image(source, copy_recipe());
-  image.cubin.resize(100);
-  image.cubin += std::string(4096, '\0');
+  image.cubin = std::string(image.cubin.view().substr(0, 100)) + std::string(4096, '\0');
   CHECK_FALSE(runtime::Module::load(gpu().device, image));
   image.cubin = std::string(4096, 'x');
   CHECK_FALSE(runtime::Module::load(gpu().device, image));

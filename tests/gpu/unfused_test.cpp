@@ -7,7 +7,8 @@
 #include "compiler/semantics/resolve.h"
 #include "jit/device_call.h"
 #include "jit/run.h"
-#include "tests/gpu/support/kernels.h"
+#include "tests/codegen/contracted_specs.h"
+#include "tests/gpu/support/two_forms.h"
 
 using namespace epifuse;
 using namespace epifuse::test;
@@ -162,4 +163,69 @@ TEST_CASE("an unfused call is captured and replayed with other group sizes") {
     for (const auto& [name, tensor] : want)
       if (name == "pre") CHECK(outputs.at(name).bytes == tensor.bytes);  // a rounded sum of whole numbers
   }
+}
+
+TEST_CASE("an empty group of a contraction is zero or left alone in both forms, whatever is made of no terms") {
+  std::vector<FormSpec> specs;
+  for (const std::string& text : contracted_specs()) specs.push_back({text, {}});
+  for (const TwoForms& forms : compile_forms(specs)) {
+    INFO(forms.spec.text << forms.why);
+    CHECK(forms.fused);
+    CHECK(forms.unfused);
+    if (!forms.fused || !forms.unfused) continue;
+    for (const std::vector<int64_t>& counts : {contracted_counts(), {0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 300}}) {
+      for (const jit::DataMode mode : {jit::DataMode::integers, jit::DataMode::normal, jit::DataMode::scaled}) {
+        jit::VerifyOptions options;
+        options.unfused = forms.unfused;
+        options.inputs.counts = counts;
+        options.inputs.slack_rows = 37;
+        options.inputs.mode = mode;
+        const auto report = must(jit::verify(engine(), forms.fused, options, gpu().device));
+        INFO(report.print());
+        CHECK(report.ok);
+        if (mode != jit::DataMode::integers) continue;
+        for (const interpreter::Verdict& verdict : report.unfused) CHECK(verdict.different == 0);
+      }
+    }
+    // The bits too: what is left alone is that of before, and zeros have no sign.
+    jit::InputOptions data;
+    data.mode = jit::DataMode::integers;
+    data.counts = contracted_counts();
+    interpreter::Buffers buffers = must(jit::make_inputs(forms.unfused->graph, data));
+    const auto problem = must(interpreter::Problem::bind(forms.unfused->graph, buffers, {}));
+    buffers.merge(must(interpreter::make_outputs(problem, 0xFF)));
+    for (const ir::Output& output : forms.unfused->graph.outputs) {
+      if (!output.accumulate) continue;
+      interpreter::HostTensor& held = buffers.at(output.tensor.name);
+      for (int64_t i = 0; i < held.elements(); ++i) interpreter::store_one(held, i, static_cast<double>(i % 5));
+    }
+    const interpreter::Buffers want = must(interpreter::run(forms.unfused->graph, buffers));
+    forms.run(buffers, [&](const interpreter::Buffers& stored) {
+      for (const auto& [name, tensor] : want) {
+        INFO(name);
+        CHECK((stored.at(name).bytes == tensor.bytes));
+      }
+    });
+  }
+}
+
+TEST_CASE("neighbours in groups of which some are empty, in what only stages can store") {
+  const std::vector<TwoForms> compiled = compile_forms({{contracted_across(), {}}});
+  const TwoForms& forms = compiled.at(0);
+  INFO(forms.why);
+  CHECK(!forms.fused);
+  REQUIRE(forms.unfused);
+  jit::InputOptions data;
+  data.mode = jit::DataMode::integers;
+  data.counts = contracted_across_counts();
+  interpreter::Buffers buffers = must(jit::make_inputs(forms.unfused->graph, data));
+  const auto problem = must(interpreter::Problem::bind(forms.unfused->graph, buffers, {}));
+  buffers.merge(must(interpreter::make_outputs(problem, 0)));
+  const interpreter::Buffers want = must(interpreter::run(forms.unfused->graph, buffers));
+  forms.run_unfused(buffers, [&](const interpreter::Buffers& stored) {
+    for (const auto& [name, tensor] : want) {
+      INFO(name);
+      CHECK((stored.at(name).bytes == tensor.bytes));
+    }
+  });
 }

@@ -74,6 +74,24 @@ TEST_CASE("numerics/nvfp4_rht.json, with the codes behind it") {
   }
 }
 
+TEST_CASE("rotated once more, and with its signs, a value is what it was") {
+  GraphBuilder g;
+  g.dim("N", 16);
+  const Value x = g.in("x", "f32", "N"), signs = g.in("signs", "f32", "N");
+  g.out("back", "f32", "N", g.hadamard(g.hadamard(x, "N", te_signs), "N") * signs);
+  g.out("first", "f32", "N", g.hadamard(x, "N", 1));  // bit 0 is the first element's
+  Buffers buffers;
+  buffers["x"] = test::integer_tensor(Storage::f32, {16}, 7, 50);
+  buffers["signs"] =
+      test::tensor_by(Storage::f32, {16}, [](int64_t r) { return (te_signs >> r & 1) != 0 ? -1.0 : 1.0; });
+  const Buffers out = run_or_fail(g.graph, buffers);
+  CHECK(values_of(out.at("back")) == values_of(buffers.at("x")));
+  const std::vector<double> given = values_of(buffers.at("x"));
+  double sum = -given[0];
+  for (size_t r = 1; r < 16; ++r) sum += given[r];
+  CHECK(values_of(out.at("first"))[0] == sum / 4);
+}
+
 TEST_CASE("blocks begin with each group, and what is missing is zero") {
   GraphBuilder g;
   g.dim("E", 3), g.dim("I", 20);

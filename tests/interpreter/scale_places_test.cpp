@@ -196,13 +196,13 @@ TEST_CASE("the scales of all elements of a block lie at one place, those of two 
     for (ir::ScaleLayout layout : {ir::ScaleLayout::rows, ir::ScaleLayout::columns_tma, ir::ScaleLayout::blocked_128x4})
       for (int along : {-1, 1}) {
         GraphBuilder g;
-        g.dim("B", 2), g.dim("R", 150), g.dim("C", 101);
+        g.dim("B", 2), g.dim("R", 150), g.dim("C", 102);
         ir::TensorType type = GraphBuilder::type(format);
         type.layout = layout;
         type.along_axis = along;
         g.out("y", type, "B, R, C", g.in("x", "f32", "B, R, C"));
         Buffers buffers;
-        buffers["x"] = make_tensor(Storage::f32, {2, 150, 101});
+        buffers["x"] = make_tensor(Storage::f32, {2, 150, 102});
         const Result<Problem> problem = Problem::bind(g.graph, buffers, {});
         REQUIRE(problem);
         const ir::Tensor& tensor = g.graph.outputs[0].tensor;
@@ -213,7 +213,7 @@ TEST_CASE("the scales of all elements of a block lie at one place, those of two 
         std::set<int64_t> positions;
         for (int64_t b = 0; b < 2; ++b)
           for (int64_t r = 0; r < 150; ++r)
-            for (int64_t c = 0; c < 101; ++c) {
+            for (int64_t c = 0; c < 102; ++c) {
               const int64_t place[] = {b, r, c};
               const std::vector<int64_t> block =
                   along == 1 ? std::vector<int64_t>{b, r / info.block_columns, c / info.block_rows}

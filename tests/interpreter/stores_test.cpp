@@ -94,6 +94,63 @@ TEST_CASE("empty experts: forward and weight gradient on whole numbers") {
   }
 }
 
+// Two grouped dimensions of one E, each with empty groups of its own.
+TEST_CASE("an output is without terms where the groups that it sums over are empty, and not those of others") {
+  GraphBuilder g;
+  g.dim("E", 4), g.dim("N", 2), g.dim("K", 3);
+  g.group("Q", "E", ir::GroupSizes::counts);
+  g.group("M", "E", ir::GroupSizes::counts);
+  const Value s = g.in("s", "f32", "E, K"), u = g.in("u", "f32", "Q, K");
+  const Value of_m = g.gemm(g.in("d", "bf16", "M, N"), g.in("x", "bf16", "M, K"), "M") + s;
+  const Value of_q = g.gemm(g.in("c", "bf16", "Q, N"), g.in("y", "bf16", "Q, K"), "Q") + s;
+  g.out("of_m", "f32", "E, N, K", of_m);
+  g.out("of_q", "f32", "E, N, K", of_q);
+  g.out("m_added", "f32", "E, N, K", of_m, ir::Reduction::none, true);
+  g.out("q_added", "f32", "E, N, K", of_q, ir::Reduction::none, true);
+  g.out("of_both", "f32", "E, N, K", of_m * of_q);
+  g.out("columns", "f32", "E, K", u, ir::Reduction::sum);
+  Buffers buffers;
+  const std::vector<double> m_counts = {0, 2, 1, 0}, q_counts = {3, 0, 1, 0};
+  buffers["M.counts"] = tensor_of(Storage::i32, {4}, m_counts);
+  buffers["Q.counts"] = tensor_of(Storage::i32, {4}, q_counts);
+  const auto ones = [](Storage storage, int64_t rows, int64_t columns) {
+    return tensor_by(storage, {rows, columns}, [](int64_t) { return 1.0; });
+  };
+  buffers["s"] = tensor_by(Storage::f32, {4, 3}, [](int64_t) { return 10.0; });
+  buffers["d"] = ones(Storage::bf16, 3, 2), buffers["x"] = ones(Storage::bf16, 3, 3);
+  buffers["c"] = ones(Storage::bf16, 4, 2), buffers["y"] = ones(Storage::bf16, 4, 3);
+  buffers["u"] = ones(Storage::f32, 4, 3);
+  for (const char* name : {"m_added", "q_added"})
+    buffers[name] = tensor_by(Storage::f32, {4, 2, 3}, [](int64_t) { return -5.0; });
+  const Buffers out = run_poisoned(g.graph, buffers);
+  for (size_t e = 0; e < 4; ++e) {
+    const double m = m_counts[e] == 0 ? 0 : m_counts[e] + 10, q = q_counts[e] == 0 ? 0 : q_counts[e] + 10;
+    for (size_t i = e * 6; i < e * 6 + 6; ++i) {
+      CHECK(values_of(out.at("of_m"))[i] == m);
+      CHECK(values_of(out.at("of_q"))[i] == q);
+      CHECK(values_of(out.at("m_added"))[i] == m - 5);
+      CHECK(values_of(out.at("q_added"))[i] == q - 5);
+      CHECK(values_of(out.at("of_both"))[i] == m * q);
+    }
+    for (size_t i = e * 3; i < e * 3 + 3; ++i) CHECK(values_of(out.at("columns"))[i] == q_counts[e]);
+  }
+}
+
+TEST_CASE("rows of 4-bit codes are whole bytes") {
+  GraphBuilder g;
+  g.dyn("S");
+  const Value x = g.in("x", "f32", "4, 3*S");
+  g.out("q", "mxfp4", "4, 3*S", x);
+  g.out("y", "f32", "4, 3*S", x);
+  Buffers buffers;
+  buffers["x"] = normal_tensor(Storage::f32, {4, 15}, 1);
+  // A launch says the same (tests/runtime/arguments_test.cpp).
+  CHECK(run(g.graph, buffers).error().message ==
+        "'q' has two e2m1 codes in a byte, and its last dimension, S * 3 = 15, is odd");
+  g.graph.outputs[0].left_out = true;
+  CHECK(run(g.graph, buffers));
+}
+
 TEST_CASE("MXFP8 in both orientations equals the tile of the vectors") {
   const auto v = read_vectors("numerics/mxfp8_tile_row_col.json");
   GraphBuilder g;

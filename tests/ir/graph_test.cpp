@@ -56,5 +56,26 @@ TEST_CASE("the union drops the count of the groups that it has") {
   CHECK(g.graph.union_of({}, {}).empty());
 }
 
+TEST_CASE("an output that keeps the groups of a contraction knows of them, unless it is told") {
+  GraphBuilder g;
+  g.dim("E", 2), g.dim("N", 8), g.dim("K", 8);
+  g.group("M", "E");
+  const test::Value d = g.in("d", "bf16", "M, N"), x = g.in("x", "bf16", "M, K"), s = g.in("s", "f32", "E, K");
+  const test::Value w = g.gemm(d, x, "M");
+  g.out("f", "f32", "E, N, K", w * s);
+  g.out("all", "f32", "N, K", w, Reduction::sum);
+  g.out("own", "f32", "E, K", s * s);
+  g.out("rows", "f32", "E, N", w + s, Reduction::sum);
+  const auto contracted = [&](size_t output) { return g.graph.contracted_groups(g.graph.outputs[output]); };
+  CHECK(contracted(0) == std::vector<DimId>{3});
+  CHECK(contracted(1).empty());
+  CHECK(contracted(2).empty());
+  CHECK(contracted(3) == std::vector<DimId>{3});
+  g.graph.outputs[0].contracted.emplace();
+  g.graph.outputs[2].contracted = {3};
+  CHECK(contracted(0).empty());
+  CHECK(contracted(2) == std::vector<DimId>{3});
+}
+
 }  // namespace
 }  // namespace epifuse::ir

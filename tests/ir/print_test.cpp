@@ -102,6 +102,7 @@ TEST_CASE("whatever a later stage reads shows") {
   CHECK(differs([](Graph& g) { g.outputs[0].tensor.type.rule = ScaleRule::floor; }));
   CHECK(differs([](Graph& g) { g.outputs[1].accumulate = false; }));
   CHECK(differs([](Graph& g) { g.outputs[1].reduction = Reduction::amax; }));
+  CHECK(differs([](Graph& g) { g.outputs[1].contracted.emplace(); }));
 }
 
 TEST_CASE("numbers read back as themselves") {

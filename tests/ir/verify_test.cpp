@@ -85,6 +85,10 @@ TEST_CASE("outputs") {
   CHECK(has(fault([](Graph& g) { g.outputs[3].reduction = Reduction::amax; }), "cannot accumulate"));
   CHECK(has(fault([](Graph& g) { g.outputs[4].tensor.type.format = Format::f32; }), "integers"));
   CHECK(has(fault([](Graph& g) { g.outputs[1].tensor.type.format = Format::i32; }), "integers"));
+  CHECK(fault([](Graph& g) { g.outputs[3].contracted = {3}; }).empty());
+  CHECK(has(fault([](Graph& g) { g.outputs[3].contracted = {4}; }), "no grouped dimension"));
+  CHECK(has(fault([](Graph& g) { g.outputs[3].contracted = {3, 3}; }), "out of order"));
+  CHECK(has(fault([](Graph& g) { g.outputs[0].contracted = {3}; }), "are not kept"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -63,10 +64,12 @@ TEST_CASE("an entry says for people what it holds") {
   MemoryFileSystem disk;
   TestEngine engine(disk);
   const auto compiled = engine.compile();
-  const auto entries = engine->cache().list();
-  REQUIRE(entries);
-  REQUIRE(entries->size() == 1);
-  const auto json = nlohmann::json::parse(entries->front().metadata);
+  std::vector<nlohmann::json> entries;
+  REQUIRE(engine->cache().visit("", [&](const cache::ListedEntry& entry) {
+    entries.push_back(nlohmann::json::parse(entry.found.entry.metadata));
+  }));
+  REQUIRE(entries.size() == 1);
+  const nlohmann::json& json = entries.front();
   CHECK(json.at("kernel") == "small");
   CHECK(json.at("target") == "sm_90a");
   CHECK(json.at("dims") == nlohmann::json{{"E", 2}, {"K", 64}, {"N", 64}});
@@ -158,6 +161,9 @@ TEST_CASE("when every plan spills, the best is used with a warning, and the next
   CHECK(compiled->image.spill_bytes == 100 - (plans - 1));
   CHECK(compiled->refused.size() == static_cast<size_t>(plans - 1));
   CHECK(first->toolchain_calls() == plans);  // what was compiled to look at it is not compiled again
+  CHECK(compiled->from == From::toolchain);
+  CHECK(contains(compiled->ptx, "// ptx of"));
+  CHECK(compiled->said == compiled->image.warnings.back());
   REQUIRE(compiled->image.warnings.size() == 1);
   CHECK(contains(compiled->image.warnings[0], "no plan of kernel 'small' is free of spills"));
   CHECK(contains(compiled->image.warnings[0], compiled->schedule()));
@@ -170,6 +176,19 @@ TEST_CASE("when every plan spills, the best is used with a warning, and the next
   CHECK(found->image.to_bytes() == compiled->image.to_bytes());
   CHECK(second->toolchain_calls() == 0);
   CHECK(second.lines(LogLevel::warn).size() == 1);  // said again
+  CHECK(second.compile()->from == From::memory);
+}
+
+TEST_CASE("a plan that is asked for is used though it spills, and the warning says so") {
+  MemoryFileSystem disk;
+  TestEngine engine(disk);
+  engine.toolchain->say = spill_first(100);
+  CompilerOptions options;
+  options.schedule = lowering::schedule_name(engine.compile()->planned.lowered.plans.at(1).schedule);
+  const auto compiled = engine.compile(small_spec, options);
+  CHECK(compiled->schedule() == options.schedule);
+  CHECK(contains(compiled->said,
+                 fmt::format("the plan '{}' of kernel 'small', which was asked for, spills", options.schedule)));
 }
 
 TEST_CASE("a serialised plan is a worse way out than one that spills") {

@@ -226,3 +226,36 @@ TEST_CASE("on the host, a tensor of one buffer per group is one array") {
   };
   CHECK(run("bf16[E][N, K]") == run("bf16[E, N, K]"));
 }
+
+TEST_CASE("an odd row of 4-bit codes is refused by every plan and by the interpreter, in the same words") {
+  const std::string gemm =
+      "kernel k {\n dim N = 64, K = 64\n dyn S\n in x : bf16[S, K]\n in w : bf16[N, K]\n"
+      " out q : mxfp4[N, S] = gemm(x, w)\n}\n";
+  const std::string pass = "kernel k {\n dim N = 64\n dyn S\n in x : bf16[S, N]\n out q : nvfp4[N, S] = x\n}\n";
+  const std::pair<std::string, std::string> cases[] = {{gemm, ""}, {pass, ""}, {pass, "pointwise"}};
+  for (const auto& [text, schedule] : cases) {
+    INFO(text << schedule);
+    MemoryFileSystem disk;
+    TestEngine engine(disk);
+    CompilerOptions options;
+    options.schedule = schedule;
+    const jit::CompiledKernelPtr compiled = engine.compile(text, options);
+    const LaunchRecipe& recipe = compiled->image.recipe;
+    runtime::Arguments arguments;
+    arguments.dims = {{"N", 64}, {"K", 64}};
+    const auto size = [](std::string_view name) -> std::optional<int64_t> { return name == "S" ? 5 : 64; };
+    for (const RecipeTensor& tensor : recipe.tensors) {
+      std::vector<int64_t> extents;
+      for (const IntExpr& extent : tensor.extents) extents.push_back(must(extent.evaluate(size)));
+      arguments.tensors.push_back({tensor.name, 0x10000, std::move(extents), {}, tensor.storage});
+    }
+    const auto bound = runtime::resolve_arguments(runtime::CompiledRecipe(recipe), arguments, 132);
+    REQUIRE(!bound);
+    CHECK(bound.error().message == "'q' has two e2m1 codes in a byte, and its last dimension, S = 5, is odd");
+    jit::InputOptions inputs;
+    inputs.sizes["S"] = 5;
+    const auto made = jit::make_inputs(compiled->planned.graph, inputs);
+    REQUIRE(!made);
+    CHECK(made.error().message == bound.error().message);
+  }
+}

@@ -11,5 +11,5 @@ int main() {
       ArtifactKey("request", "toolchain"), []() -> Result<cache::Made> { return cache::Made{.payload = "cubin"}; });
   const Result<runtime::Driver> driver = runtime::load_driver();
   const bool driver_told = driver || driver.error().kind == ErrorKind::environment;
-  return found && *(*found).payload == "cubin" && driver_told ? 0 : 1;
+  return found && (*found).payload == "cubin" && driver_told ? 0 : 1;
 }

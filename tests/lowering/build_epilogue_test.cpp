@@ -47,7 +47,23 @@ std::string refusal(const std::string& spec) {
   return std::string(said.where.text()) + ": " + said.message;
 }
 
+// A weight gradient dw, and r over what it is over.
+std::string gradient_spec(const std::string& outputs) {
+  return "kernel test {\n dim E = 2, N = 64, K = 64\n group M by E\n in d : bf16[M, N]\n in x : bf16[M, K]\n"
+         " in r : f32[E, N, K]\n dw = gemm(d, x)\n" +
+         outputs + "}\n";
+}
+
 }  // namespace
+
+TEST_CASE("what an empty group stores of one value cannot be two things") {
+  const std::string joined = " out j : f32[E, N, 2*K] = join(dw, r)\n";
+  CHECK(refusal(gradient_spec(joined + " out own : f32[E, N, K] = r\n")) ==
+        "own: an output beside one that joins its value to a weight gradient is not lowered yet");
+  // The same beside a value of its own, or alone.
+  CHECK(!lower_text(gradient_spec(joined)).lowered.plans.empty());
+  CHECK(!lower_text(gradient_spec(joined + " out own : f32[E, N, K] = r * 2\n")).lowered.plans.empty());
+}
 
 TEST_CASE("every way an input can lie over the tile") {
   const LoweredText result = lower_text(

@@ -236,7 +236,7 @@ TEST_CASE("what is not lowered yet is refused by name, at its place") {
        "the sum of two gemms whose operands lie differently", "gemm(z, w)"},
       {grouped + "in x : bf16[M, K]\n in z : bf16[M, 2*K]\n in v : bf16[E, N, K]\n in w : bf16[E, N, 2*K]\n"
                  " out y : bf16[M, N] = gemm(x, v) + gemm(z, w)\n}",
-       "the sum of two gemms whose operands lie differently", "gemm(z, w)"},
+       "the sum of two gemms that contract different names, K and 2*K,", "gemm(z, w)"},
       {grouped + "in x : bf16[M, K]\n in v : bf16[E, N, K]\n in w : bf16[E][N, K]\n"
                  " out y : bf16[M, N] = gemm(x, v) * gemm(x, w)\n}",
        "two gemms of which one has a buffer for each group", "gemm(x, w)"},

@@ -191,6 +191,14 @@ TEST_CASE("an output that is left out is not computed") {
   CHECK(text == operands + "  out y : bf16[M, N] = %2\n");
 }
 
+TEST_CASE("what is left out before it does not change an output's random bits") {
+  const std::string body =
+      "in rng : i64[2]\nh = gemm(x, w)\nout y : bf16[M, N] = h\nout q : mxfp4(seed = rng)[M, N] = h";
+  const std::string whole = "out q : mxfp4(seed = rng)[M, N] = %2", rest = values_of_spec(body, {"y"});
+  CHECK(values_of_spec(body).find(whole + "\n") != std::string::npos);
+  CHECK(rest.find(whole + " ordinal 1\n") != std::string::npos);
+}
+
 TEST_CASE("random kernels mean the same behind the passes") {
   for (uint64_t seed = 1000; seed < 1060; ++seed) {
     const RandomSpec spec = random_spec(seed, SpecSize::tiny);

@@ -7,6 +7,7 @@
 
 #include "compiler/interpreter/compare.h"
 #include "jit/inputs.h"
+#include "tests/codegen/contracted_specs.h"
 #include "tests/lowering/lowering_support.h"
 
 using namespace epifuse;
@@ -120,6 +121,62 @@ kernel fc1 {
 }
 )";
 
+// Whether no stage rounds what it leaves for the next.
+enum class Exact { yes, no };
+
+// The stages one after the other against the kernel as a whole. False where the interpreter does not know a type yet.
+bool compare_stages(const ir::Graph& graph, const Unfused& unfused, const jit::InputOptions& data,
+                    Exact exact = Exact::no) {
+  Result<Buffers> inputs = jit::make_inputs(graph, data);
+  if (!inputs) return false;  // a type that the interpreter does not know yet
+  const std::unique_ptr<interpreter::GemmProvider> gemm = interpreter::cpu_gemm(1);
+  const Result<interpreter::Reference> reference = interpreter::Reference::make(graph, *inputs, {}, *gemm, 1);
+  REQUIRE(reference);
+  Result<Buffers> before = interpreter::make_outputs(reference->problem(), 0xAA);
+  if (!before) return false;
+  Buffers adds;
+  for (const ir::Output& output : graph.outputs) {
+    if (!output.accumulate) continue;
+    HostTensor& tensor = before->at(output.tensor.name);
+    for (int64_t i = 0; i < tensor.elements(); ++i) interpreter::store_one(tensor, i, static_cast<double>(i % 5));
+    adds[output.tensor.name] = tensor;
+  }
+  Buffers given = *inputs;
+  given.insert(before->begin(), before->end());
+  const Result<Buffers> whole = interpreter::run(graph, given, {}, nullptr, 1);
+  if (!whole) return false;
+  const Result<Buffers> staged = run_stages(unfused, given, {});
+  INFO((staged ? std::string() : staged.error().message));
+  REQUIRE(staged);
+  for (const ir::Output& output : graph.outputs) {
+    INFO(output.tensor.name);
+    const interpreter::Before held{output.accumulate ? &adds : nullptr, 0xAA};
+    const Result<interpreter::Verdict> verdict = interpreter::judge(*reference, output, *staged, held);
+    REQUIRE(verdict);
+    INFO(verdict->print());
+    CHECK(verdict->ok);
+    const HostTensor& got = staged->at(output.tensor.name);
+    const HostTensor& want = whole->at(output.tensor.name);
+    if (exact == Exact::yes) CHECK((got.bytes == want.bytes));
+    // Rounding between the stages moves a result by as much, or across the border between two codes.
+    const Storage storage = output.tensor.type.storage();
+    if (storage == Storage::f32) {
+      CHECK(norm_of_difference(got, want) < 2e-6);
+    } else if (storage != Storage::i32) {
+      const bool same_scales = !output.tensor.type.scaled() || staged->at(output.tensor.name + ".scale").bytes ==
+                                                                   whole->at(output.tensor.name + ".scale").bytes;
+      const Steps steps = steps_between(got, want);
+      CHECK(steps.different <= got.elements() / 50);
+      // Many steps of a value near zero, which is what is left of large ones, are little to the norm.
+      if (storage_bits(storage) == 16)
+        CHECK(norm_of_difference(got, want) < 2e-3);  // a fiftieth by 2^-7, twice that if those are large ones
+      else if (same_scales)
+        CHECK(steps.most <= 1);
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 TEST_CASE("every operation and every output is a stage, in an order that frees what is read") {
@@ -206,7 +263,7 @@ kernel k {
   out dw : f32[E, I, K] += g
 }
 )");
-  CHECK(stage_texts(halves) == std::vector<std::string>{"g = dh x", "dw = g"});
+  CHECK(stage_texts(halves) == std::vector<std::string>{"g = dh x", "dw = g dh"});
   CHECK(stage_of(halves, "dw").graph.outputs.at(0).accumulate);
   CHECK_FALSE(stage_of(halves, "g").graph.outputs.at(0).accumulate);
 
@@ -310,54 +367,45 @@ TEST_CASE("the stages of the language's examples give what the kernels give") {
         if (dim.kind == ir::DimKind::dynamic) data.sizes[dim.name] = dim.name == "S" || dim.name == "C" ? 136 : 3;
       data.mode = mode;
       data.threads = 1;
-      Result<Buffers> inputs = jit::make_inputs(graph, data);
-      if (!inputs) break;  // a type that the interpreter does not know yet
-      const std::unique_ptr<interpreter::GemmProvider> gemm = interpreter::cpu_gemm(1);
-      const Result<interpreter::Reference> reference = interpreter::Reference::make(graph, *inputs, {}, *gemm, 1);
-      REQUIRE(reference);
-      Result<Buffers> before = interpreter::make_outputs(reference->problem(), 0xAA);
-      if (!before) break;
-      Buffers adds;
-      for (const ir::Output& output : graph.outputs) {
-        if (!output.accumulate) continue;
-        HostTensor& tensor = before->at(output.tensor.name);
-        for (int64_t i = 0; i < tensor.elements(); ++i) interpreter::store_one(tensor, i, static_cast<double>(i % 5));
-        adds[output.tensor.name] = tensor;
-      }
-      Buffers given = *inputs;
-      given.insert(before->begin(), before->end());
-      const Result<Buffers> whole = interpreter::run(graph, given, {}, nullptr, 1);
-      if (!whole) break;
-      const Result<Buffers> staged = run_stages(unfused, given, {});
-      INFO((staged ? std::string() : staged.error().message));
-      REQUIRE(staged);
-      for (const ir::Output& output : graph.outputs) {
-        INFO(output.tensor.name);
-        const interpreter::Before held{output.accumulate ? &adds : nullptr, 0xAA};
-        const Result<interpreter::Verdict> verdict = interpreter::judge(*reference, output, *staged, held);
-        REQUIRE(verdict);
-        INFO(verdict->print());
-        CHECK(verdict->ok);
-        const HostTensor& got = staged->at(output.tensor.name);
-        const HostTensor& want = whole->at(output.tensor.name);
-        // Rounding between the stages moves a result by as much, or across the border between two codes.
-        const Storage storage = output.tensor.type.storage();
-        if (storage == Storage::f32) {
-          CHECK(norm_of_difference(got, want) < 2e-6);
-        } else if (storage != Storage::i32) {
-          const bool same_scales = !output.tensor.type.scaled() || staged->at(output.tensor.name + ".scale").bytes ==
-                                                                       whole->at(output.tensor.name + ".scale").bytes;
-          const Steps steps = steps_between(got, want);
-          CHECK(steps.different <= got.elements() / 50);
-          // Many steps of a value near zero, which is what is left of large ones, are little to the norm.
-          if (storage_bits(storage) == 16)
-            CHECK(norm_of_difference(got, want) < 2e-3);  // a fiftieth by 2^-7, twice that if those are large ones
-          else if (same_scales)
-            CHECK(steps.most <= 1);
-        }
-      }
+      if (!compare_stages(graph, unfused, data)) break;
       ++compared;
     }
   }
   CHECK(compared >= 50);
+}
+
+TEST_CASE("an empty group of a contraction has no terms in the stages either") {
+  std::vector<std::string> texts = contracted_specs();
+  texts.push_back(contracted_across());
+  for (const std::string& text : texts) {
+    INFO(text);
+    const ir::Graph graph = simplified(resolve_text(text));
+    jit::InputOptions data;
+    data.counts = &text == &texts.back() ? contracted_across_counts() : contracted_counts();
+    data.slack_rows = 7;
+    data.threads = 1;
+    for (const jit::DataMode mode : {jit::DataMode::normal, jit::DataMode::integers}) {
+      data.mode = mode;
+      CHECK(compare_stages(graph, lowering::unfuse(graph), data,
+                           mode == jit::DataMode::integers ? Exact::yes : Exact::no));
+    }
+  }
+}
+
+TEST_CASE("the stage of an output is told what was contracted, and reads the sizes of its groups") {
+  const Unfused unfused = unfused_text(contracted_text(
+      "dw + s", "  out f : f32[E, N, K] = v\n  out all : f32[K] = sum(v)\n  out own : f32[E, N, K] = r\n"));
+  CHECK(ir::print(stage_of(unfused, "f").graph) == R"(kernel contracted_f
+  dim E = 6
+  dim N = 96
+  dim K = 64
+  group M by E ends i32 align 1
+  in v : f32[E, N, K]
+  in d : bf16[M, N]
+  %0 = input v : [E, N, K]
+  out f : f32[E, N, K] = %0 contracted [M]
+)");
+  CHECK_FALSE(stage_of(unfused, "v").graph.outputs.at(0).contracted);
+  CHECK_FALSE(stage_of(unfused, "all").graph.outputs.at(0).contracted);
+  CHECK_FALSE(stage_of(unfused, "own").graph.outputs.at(0).contracted);
 }

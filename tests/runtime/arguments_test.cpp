@@ -63,6 +63,20 @@ TEST_CASE("a launch symbol may stand inside an extent that can be inverted") {
         "the size 'S' of kernel 'grouped' cannot be read off any tensor that is bound");
 }
 
+TEST_CASE("rows of 4-bit codes are whole bytes") {
+  LaunchRecipe recipe = test::sample_recipe();
+  recipe.symbols.push_back({"S", SymbolKind::launch, 1});
+  recipe.tensors.push_back({"q", Storage::e2m1, TensorRole::output, {4, 3 * IntExpr::symbol("S")}, false, 1, "", 0});
+  const CompiledRecipe with_codes(recipe);
+  Arguments a = sample_arguments();
+  a.tensors.push_back({"q", 0xc0000, {4, 15}});
+  // The interpreter says the same (tests/interpreter/stores_test.cpp).
+  CHECK(resolve_arguments(with_codes, a, 132).error().message ==
+        "'q' has two e2m1 codes in a byte, and its last dimension, S * 3 = 15, is odd");
+  a.tensors.back().extents = {4, 18};
+  CHECK(resolve_arguments(with_codes, a, 132));
+}
+
 TEST_CASE("names must match") {
   CHECK(complaint([](Arguments& a) { a.tensors.pop_back(); }) ==
         "tensor 'y.scale' (e8m0[M, ceil_div(N, 32)]) of kernel 'grouped' is not given");

@@ -250,10 +250,26 @@ TEST_CASE("hints say what was probably meant") {
   CHECK(hint_of("a = tanhh(h)").find("'tanh'") != std::string::npos);
   CHECK(hint_of("a = swiglu(h, h)") == "the library has it: use \"activations.epi\"");
   CHECK(hint_of("out a : mxfp8[N, M] = h").find("group P = M align 128") != std::string::npos);
-  CHECK(hint_of("a = gelu(h)").empty());
+  CHECK(hint_of("a = gelu(h)") == "the library has gelu_erf, gelu_tanh: use \"activations.epi\"");
+  CHECK(hint_of("a = rellu(h)") == "did you mean 'relu'? The library has it: use \"activations.epi\"");
+  CHECK(hint_of("a = nothing(h)").empty());
+  CHECK(hint_of("out a : f32[M] = mean(h)").find("a mean is a sum of parts") != std::string::npos);
+  CHECK(hint_of("a = matmul(x, w)").find("gemm(a, b)") != std::string::npos);
+  CHECK(hint_of("a = max(h)").find("amax(v)") != std::string::npos);
+  for (const char* power : {"a = h ** 2", "a = h ^ 2"}) CHECK(hint_of(power).find("square(v)") != std::string::npos);
+  CHECK(hint_of("input a : f32[M]\nb = a * h") == "did you mean 'in'?");
+  CHECK(hint_of("dims Q = 3, R = 4\nin a : f32[Q, R]") == "did you mean 'dim'?");
+  CHECK(hint_of("grop Q by E\nin a : f32[Q]") == "did you mean 'group'?");
+  CHECK(hint_of("output a : bf16[M, N] = h") == "did you mean 'out'?");
+  CHECK(hint_of("let a = h\nb = a + 1").find("no keyword") != std::string::npos);
+  CHECK(hint_of("a : f32[M]") == "a tensor is declared with in or out");
   Diagnostics diagnostics;
   check(load_text("use \"activations.epi\"\nkernel k {\n out y : f32 = gelu(1)\n}\n", diagnostics), {}, diagnostics);
   CHECK(diagnostics.print().find("there are: gelu_erf, gelu_tanh") != std::string::npos);
+  diagnostics = check_text("use \"activations.epi\"\nkernel k {\n out y : f32 = rellu(1)\n}\n");
+  CHECK(diagnostics.all().at(0).hint == "did you mean 'relu'?");
+  diagnostics = check_text("import \"activations.epi\"\nkernel k {\n out y : f32 = relu(1)\n}\n");
+  CHECK(diagnostics.all().at(0).hint == "did you mean 'use'?");
 }
 
 TEST_CASE("all mistakes of a file are told in one run, and none that only follows") {

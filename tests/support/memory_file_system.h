@@ -1,6 +1,7 @@
 // A disk in memory, for tests: files and directories by path. Its owner and modes are set as the test wants them.
 #pragma once
 
+#include <ctime>
 #include <map>
 #include <mutex>
 #include <set>
@@ -24,6 +25,9 @@ class MemoryFileSystem : public FileSystem {
   }
   Node& node(const std::string& path) { return nodes_[path]; }
   std::map<std::string, Node>& nodes() { return nodes_; }
+  static constexpr uint64_t block = 512;  // files take whole ones
+  // Seconds since the epoch that the next file is written at; each file a second later than the one before.
+  void set_clock(int64_t now) { clock_ = now - 1; }
   bool exists(const std::string& path) { return status(path).exists; }
 
   Result<std::string> read(const std::string& path) override { return read_part(path, 0, most_bytes); }
@@ -34,6 +38,31 @@ class MemoryFileSystem : public FileSystem {
     if (place == nodes_.end() || place->second.status.is_directory) return missing("open", path);
     const std::string& bytes = place->second.bytes;
     return offset < bytes.size() ? bytes.substr(offset, size) : std::string();
+  }
+
+  Result<Content> read_content(const std::string& path) override {
+    Content content{status(path), ""};
+    if (!content.status.exists || content.status.is_symlink) return content;
+    Result<std::string> bytes = read(path);
+    if (!bytes) return bytes.error();
+    content.bytes = *std::move(bytes);
+    return content;
+  }
+
+  Result<bool> create_atomically(const std::string& path, std::string_view bytes) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (!nodes_.contains(parent(path))) return missing("create", path);
+    if (nodes_.contains(path)) return false;
+    put_locked(path, std::string(bytes));
+    return true;
+  }
+
+  Status touch(const std::string& path) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto place = nodes_.find(path);
+    if (place == nodes_.end()) return missing("set the time of", path);
+    place->second.status.modified = ++clock_;
+    return {};
   }
 
   Status write_atomically(const std::string& path, std::string_view bytes) override {
@@ -81,7 +110,14 @@ class MemoryFileSystem : public FileSystem {
     if (place == nodes_.end()) return {};
     FileStatus status = place->second.status;
     status.size = place->second.bytes.size();
+    status.allocated = (status.size + block - 1) / block * block;
     return status;
+  }
+  FileStatus target_status(const std::string& path) override { return status(path); }
+
+  Result<bool> remove_abandoned(const std::string& path) override {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    return !locked_.contains(path) && nodes_.erase(path) > 0;
   }
 
   Result<std::unique_ptr<FileLock>> try_lock(const std::string& path) override {
@@ -129,7 +165,7 @@ class MemoryFileSystem : public FileSystem {
   std::mutex mutex_;
   std::map<std::string, Node> nodes_;
   std::set<std::string> locked_;
-  int64_t clock_ = 0;
+  int64_t clock_ = std::time(nullptr);
 };
 
 }  // namespace epifuse::test

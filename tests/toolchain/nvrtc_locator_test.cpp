@@ -96,16 +96,16 @@ TEST_CASE("of two builtins of one major version, the one that the library names 
 TEST_CASE("the identity follows the builds of both files and nothing else") {
   MemoryFileSystem disk;
   install(disk, "/usr/local/cuda/lib64", "13.0");
-  const std::string identity = locate(disk).found.at(0).identity;
+  const std::string identity = locate(disk).found.at(0).identity();
   CHECK(identity.starts_with("nvrtc 13.0 01 builtins 02 flags --std="));
   install(disk, "/usr/local/cuda/lib64", "13.0", "\x03");
-  CHECK(locate(disk).found.at(0).identity != identity);
+  CHECK(locate(disk).found.at(0).identity() != identity);
 
   MemoryFileSystem moved;
   install(moved, "/ld", "13.0");
   Settings settings;
   settings.library_directories = {"/ld"};
-  CHECK(locate(moved, settings).found.at(0).identity == identity);
+  CHECK(locate(moved, settings).found.at(0).identity() == identity);
 }
 
 TEST_CASE("what cannot be used is said") {
@@ -121,7 +121,7 @@ TEST_CASE("what cannot be used is said") {
     CHECK(result.error().message.find("EPIFUSE_NVRTC") != std::string::npos);
     return search.rejected.at(0).reason;
   };
-  CHECK(reason().find("No such file") != std::string::npos);
+  CHECK(reason() == "there is no file or folder /n/libnvrtc.so.13");
   disk.put("/n/libnvrtc.so.13", "text");
   CHECK(reason() == "/n/libnvrtc.so.13 is not a shared library");
   disk.put("/n/libnvrtc.so.13", elf_image("\x01", EM_386));
@@ -133,6 +133,16 @@ TEST_CASE("what cannot be used is said") {
   // A setting that does not work is not passed over in silence.
   install(disk, "/usr/local/cuda/lib64", "13.0");
   CHECK(locate(disk, settings).found.empty());
+}
+
+TEST_CASE("a setting right under the root") {
+  MemoryFileSystem disk;
+  Settings settings;
+  settings.nvrtc = "/nonexistent";
+  CHECK(locate(disk, settings).rejected.at(0).reason == "there is no file or folder /nonexistent");
+  install(disk, "", "13.0");
+  settings.nvrtc = "/libnvrtc.so.13";
+  CHECK(found_in(locate(disk, settings)) == "EPIFUSE_NVRTC: /libnvrtc.so.13");
 }
 
 TEST_CASE("an old toolkit in an early place does not hide a good one in a later") {

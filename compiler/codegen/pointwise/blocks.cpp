@@ -102,7 +102,7 @@ class Speller {
     out_.line("    for (int step = 0; step < 2 * steps; ++step) {{");
     place_of_step();
     out_.line("      float v[{}] = {{}};", width);
-    out_.line("      if (r < rows && c < columns) {};", value());
+    value();
     out_.line("      if (step < steps) {{");
     out_.line("#pragma unroll");
     out_.line("        for (int i = 0; i < {}; ++i)", width);
@@ -180,7 +180,21 @@ class Speller {
     if (rows_ > 1) moved[row_axis_] = fmt::format("{}{} + r", place, row_axis_);
     return moved;
   }
-  std::string value() const { return out_.call(fmt::format("min({}, columns - c)", launch_.width), moved("a")); }
+
+  // What lies in an empty group is zero, and has a scale: that of zeros.
+  void value() {
+    const LaunchText::Moved stored = moved("s");
+    const std::string terms = out_.has_terms(stored, column_axis_);
+    out_.line("      if (r < rows && c < columns{}) {};", terms.empty() ? "" : " && " + terms,
+              out_.call(fmt::format("min({}, columns - c)", launch_.width), moved("a")));
+    for (const lowering::PointwiseContracted& contracted : launch_.contracted) {
+      if (contracted.axis != column_axis_) continue;
+      out_.line("#pragma unroll");
+      out_.line("      for (int i = 0; i < {}; ++i)", launch_.width);
+      out_.line("        if (c + i < columns && groups.counts_{}[{} + i] == 0) v[i] = 0;", out_.dim(contracted.grouped),
+                stored.at(column_axis_));
+    }
+  }
 
   void scales() {
     if (launch_.warps) out_.line("        largest[0] = pointwise::largest_of_warp(largest[0]);");

@@ -129,12 +129,31 @@ void LaunchText::walk() {
     if (!has_value(launch)) continue;
     line("    const int g{0} = row{0}.group, a{0} = groups.starts_{1}[g{0}] + row{0}.row;", i, dim(axis(i).grouped));
   }
+  if (!launch.contracted.empty() && output().accumulate) line("    if (!({})) continue;", has_terms());
 }
 
 std::string LaunchText::exists(int end) const {
   std::string text;
   for (int i = 0; i < end; ++i)
     if (axis(i).place >= 0) text += fmt::format("{0}row{1}.row < row{1}.count", text.empty() ? "" : " && ", i);
+  return text;
+}
+
+std::string LaunchText::exists() const {
+  std::string text = exists(launch.kept);
+  // What adds to an element has passed by the others.
+  if (launch.contracted.empty() || output().accumulate) return text;
+  return text + (text.empty() ? "" : " && ") + has_terms();
+}
+
+std::string LaunchText::has_terms(const Moved& moved, int without) const {
+  std::string text;
+  for (const lowering::PointwiseContracted& contracted : launch.contracted) {
+    if (contracted.axis == without) continue;
+    const auto place = moved.find(contracted.axis);
+    text += fmt::format("{}groups.counts_{}[{}] != 0", text.empty() ? "" : " && ", dim(contracted.grouped),
+                        place != moved.end() ? place->second : fmt::format("s{}", contracted.axis));
+  }
   return text;
 }
 

@@ -37,10 +37,15 @@ class LaunchText {
 
   // Whether the rows along the kept axes exist; empty where they always do. Not of the axes from `end` on.
   std::string exists(int end) const;
-  std::string exists() const { return exists(launch.kept); }
+  // ... and the item is not zero because it lies in an empty group that was contracted.
+  std::string exists() const;
 
   // Places other than the item's first: by axis.
   using Moved = std::map<int, std::string>;
+
+  // Whether the contracted groups that kept axes count have rows; empty where there are none. Not those along
+  // `without`.
+  std::string has_terms(const Moved& moved = {}, int without = -1) const;
 
   // A call of the value into `v`. `lanes`: how many of the width exist.
   std::string call(const std::string& lanes, const Moved& moved = {}) const;

@@ -74,6 +74,7 @@ class Planner {
     launch.output = index;
     for (const Extent& name : output.tensor.shape) launch.axes.push_back(axis(name));
     launch.kept = static_cast<int>(launch.axes.size());
+    set_contracted(output, launch);
     if (value(output).op == ir::Op::group_ends) return add_ends(std::move(launch));
     if (output.reduction != ir::Reduction::none) {
       if (output.tensor.type.scaled()) return refuse(output.tensor.where, "quantising a reduction");
@@ -97,6 +98,19 @@ class Planner {
     result.grouped = kind == ir::DimKind::aligned ? dim(name.dim).base : name.dim;
     result.alignment = dim(name.dim).align;
     return result;
+  }
+
+  void set_contracted(const ir::Output& output, PointwiseLaunch& launch) const {
+    for (const ir::DimId grouped : graph_.contracted_groups(output))
+      for (int i = 0; i < launch.kept; ++i)
+        if (launch.axes[static_cast<size_t>(i)].name == Extent{1, dim(grouped).cut_by, 1})
+          launch.contracted.push_back({i, grouped});
+  }
+
+  // Whether neighbours along a kept axis may lie in groups of which some are empty.
+  static bool counts_contracted(const PointwiseLaunch& launch, int axis) {
+    return std::any_of(launch.contracted.begin(), launch.contracted.end(),
+                       [axis](const PointwiseContracted& c) { return c.axis == axis; });
   }
 
   // Whether an axis is whole runs of eight from multiples of 8, none of which meets two groups.
@@ -125,7 +139,8 @@ class Planner {
   // writes eight elements at once, neighbours of the order in which the inputs are read.
   bool add_elements(PointwiseLaunch launch) {
     launch.kind = PointwiseKind::elements;
-    if (launch.kept > 0 && is_eights(launch.axes.back())) launch.axes.back().step = launch.width = wide;
+    if (launch.kept > 0 && is_eights(launch.axes.back()) && !counts_contracted(launch, launch.kept - 1))
+      launch.axes.back().step = launch.width = wide;
     launch.lane_axis = launch.width > 1 ? launch.kept - 1 : -1;
     const int last = value_last(launch);
     set_order(launch, launch.width > 1 && last >= 0 ? last : launch.kept - 1);
@@ -279,7 +294,8 @@ class Planner {
     // A thread adds up eight neighbours, which its inputs have one behind the other.
     const int beside = launch.kept - 1;
     if (!launch.warps && beside >= 0 && value_last(launch) == beside &&
-        launch.axes[static_cast<size_t>(beside)].place < 0 && is_eights(launch.axes[static_cast<size_t>(beside)])) {
+        launch.axes[static_cast<size_t>(beside)].place < 0 && is_eights(launch.axes[static_cast<size_t>(beside)]) &&
+        !counts_contracted(launch, beside)) {
       launch.lane_axis = beside;
       launch.axes[static_cast<size_t>(beside)].step = launch.width = wide;
     }
@@ -336,6 +352,8 @@ class Planner {
     last.lane_axis = -1;
     set_order(last, -1);
     last.group_axis = group_count_axis(launch);
+
+    launch.contracted.clear();  // of partials, results are made
 
     // A partial is one group's, so the group count is not walked.
     launch.split_axis = split;
@@ -460,6 +478,8 @@ class Planner {
       if (!table) return false;
       place_of(*table, axis.place, axis.alignment);
     }
+    for (const PointwiseContracted& contracted : launch.contracted)
+      if (!table_of(launch, contracted.grouped)) return false;
     if (launch.tiled_axis >= 0) {
       const PointwiseAxis& tiled = launch.axes[static_cast<size_t>(launch.tiled_axis)];
       place_of(*table_of(launch, tiled.grouped), tiled.place, tiled.alignment, tile_places(launch, launch.tiled_axis));

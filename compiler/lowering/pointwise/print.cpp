@@ -41,6 +41,8 @@ class Printer {
     }
     if (launch_.chunk > 0)
       text_ += fmt::format("partials of {} along {}\n", launch_.chunk, graph_.extent_text(launch_.split.name));
+    for (const PointwiseContracted& contracted : launch_.contracted)
+      text_ += fmt::format("nothing in empty groups of {}, along axis {}\n", dim(contracted.grouped), contracted.axis);
     for (const PointwiseTable& table : launch_.tables) {
       text_ += fmt::format("groups {} of {} + {}:", table.groups, dim(table.grouped), table.counts);
       for (const PointwiseTable::Place& place : table.places)

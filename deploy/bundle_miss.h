@@ -1,0 +1,22 @@
+// What is said of a kernel that no bundle has: what the bundles have instead, what differs, and the command that builds
+// what is missing.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cache/bundle_set.h"
+
+namespace epifuse::deploy {
+
+// Lines, the first without indentation. `request` may be empty; it tells apart kernels whose labels are equal.
+std::string explain_miss(cache::BundleSet& bundles, std::string_view request, const cache::BundleLabel& wanted);
+
+// "epifuse prebuild SPEC --kernel fc1 --dims E=8 --target sm_90a -o FILE", for a shell. A bundle does not know its
+// specs, so SPEC stands as it is.
+std::string prebuild_command(const cache::BundleLabel& label);
+
+// The label of a canonical request, as far as its lines say it.
+cache::BundleLabel label_of_request(std::string_view request);
+
+}  // namespace epifuse::deploy

@@ -1,0 +1,158 @@
+#include "jit/bundled_kernels.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "base/version.h"
+#include "compiler/toolchain/artifact_request.h"
+#include "jit/engine.h"
+
+namespace epifuse::jit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What the toolchain would be given for a plan.
+std::string source_of(const PlannedKernel& planned, const lowering::KernelPlan& plan) {
+  return toolchain::artifact_key(compile_request(planned, plan), plan.recipe.to_json(), "").first();
+}
+
+const lowering::KernelPlan* find_plan(const PlannedKernel& planned, const std::string& name) {
+  for (const lowering::KernelPlan& plan : planned.lowered.plans)
+    if (lowering::schedule_name(plan.schedule) == name) return &plan;
+  return nullptr;
+}
+
+std::string source_of(const PlannedKernel& planned, const std::string& name) {
+  const lowering::KernelPlan* plan = find_plan(planned, name);
+  return plan ? source_of(planned, *plan) : "";
+}
+
+std::string text_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// A word as a shell reads it.
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("_-./=,+:@").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+}  // namespace
+
+std::string BundleInfo::to_json() const {
+  Json list = Json::array();
+  for (const Refused& one : refused)
+    list.push_back({{"plan", one.plan}, {"reason", one.reason}, {"source", one.source}});
+  const Json json = {{"epifuse", epifuse}, {"toolchain", toolchain}, {"key", key},     {"plan", plan},
+                     {"tuned", tuned},     {"source", source},       {"refused", list}};
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+Result<BundleInfo> BundleInfo::parse(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return user_error("what a bundle says of a kernel's making is no JSON object");
+  BundleInfo info;
+  info.epifuse = text_of(json, "epifuse");
+  info.toolchain = text_of(json, "toolchain");
+  info.key = text_of(json, "key");
+  info.plan = text_of(json, "plan");
+  info.tuned = text_of(json, "tuned");
+  info.source = text_of(json, "source");
+  if (info.key.empty() || info.plan.empty()) return user_error("a bundle does not say how a kernel was made");
+  if (const auto list = json.find("refused"); list != json.end() && list->is_array())
+    for (const Json& one : *list)
+      if (one.is_object())
+        info.refused.push_back({text_of(one, "plan"), text_of(one, "reason"), text_of(one, "source")});
+  return info;
+}
+
+std::string source_of(const PlannedKernel& planned) { return source_of(planned, planned.lowered.plans.front()); }
+
+cache::BundleLabel label_of(const PlannedKernel& planned) {
+  cache::BundleLabel label;
+  label.kernel = planned.graph.name;
+  label.target = planned.lowered.plans.front().target.name;
+  for (const ir::Dimension& dim : planned.graph.dims)
+    if (dim.kind == ir::DimKind::fixed && dim.value) label.dims[dim.name] = *dim.value;
+  label.left_out = planned.left_out;
+  label.schedule = planned.asked_schedule;
+  return label;
+}
+
+cache::BundleEntry bundle_entry(const CompiledKernel& kernel, const std::string& toolchain) {
+  BundleInfo info;
+  info.epifuse = version;
+  info.toolchain = toolchain;
+  info.key = kernel.key;
+  info.plan = kernel.schedule();
+  info.tuned = kernel.planned.tuned;
+  info.source = source_of(kernel.planned, info.plan);
+  for (const RefusedPlan& plan : kernel.refused)
+    info.refused.push_back({plan.schedule, plan.reason, source_of(kernel.planned, plan.schedule)});
+  KernelImage::Parts parts = kernel.image.to_parts();
+  return {kernel.planned.request,  label_of(kernel.planned),  info.to_json(),
+          std::move(parts.recipe), std::move(parts.metadata), std::move(parts.cubin)};
+}
+
+std::string why_stale(const BundleInfo& info, const PlannedKernel& planned) {
+  const auto changed = [&](const std::string& plan, const std::string& source) {
+    return source_of(planned, plan) != source;
+  };
+  if (info.tuned != planned.tuned)
+    return fmt::format("the tuning file names {}, not {}", planned.tuned.empty() ? "no plan" : planned.tuned,
+                       info.tuned.empty() ? "none" : info.tuned);
+  for (const lowering::KernelPlan& plan : planned.lowered.plans) {
+    const std::string name = lowering::schedule_name(plan.schedule);
+    const auto refused = std::find_if(info.refused.begin(), info.refused.end(),
+                                      [&](const BundleInfo::Refused& one) { return one.plan == name; });
+    if (refused != info.refused.end()) {
+      if (changed(name, refused->source)) return fmt::format("the plan {}, then refused, has other code now", name);
+      continue;
+    }
+    if (name != info.plan) return fmt::format("the plan is now {}, not {}", name, info.plan);
+    return changed(name, info.source) ? fmt::format("the plan {} has other code now", name) : "";
+  }
+  return fmt::format("there is no plan {} any more", info.plan);
+}
+
+std::string prebuild_command(const PlannedKernel& planned) {
+  const cache::BundleLabel label = label_of(planned);
+  std::string text = fmt::format("epifuse prebuild {}", quoted(planned.spec.empty() ? "SPEC" : planned.spec));
+  text += " --kernel " + quoted(label.kernel);
+  if (!label.dims.empty()) text += " --dims " + cache::dims_text(label.dims);
+  for (const std::string& name : label.left_out) text += " --without " + quoted(name);
+  if (!label.schedule.empty()) text += " --schedule " + quoted(label.schedule);
+  return text + fmt::format(" --target {} -o FILE", label.target);
+}
+
+std::string explain_miss(cache::BundleSet& bundles, const PlannedKernel& planned) {
+  const cache::BundleLabel label = label_of(planned);
+  const std::vector<std::string> names = bundles.names();
+  std::string text;
+  if (names.empty()) {
+    text = bundles.any() ? "no bundle can be used" : "there is no bundle (EPIFUSE_BUNDLES)";
+  } else if (const auto nearest = bundles.nearest(planned.request, label)) {
+    text = fmt::format("{} is in no bundle", cache::describe(label));
+    text += fmt::format("\n  nearest: {} has {}\n  what differs: {}", nearest->bundle->name(),
+                        cache::describe(nearest->label), nearest->differs);
+  } else {
+    const std::vector<std::string> kernels = bundles.kernels();
+    text = fmt::format("{} is in no bundle\n  {} {}: {}", cache::describe(label), fmt::join(names, " and "),
+                       names.size() > 1 ? "have" : "has",
+                       kernels.empty() ? "nothing" : fmt::format("{}", fmt::join(kernels, ", ")));
+  }
+  for (const std::string& problem : bundles.problems()) text += "\n  " + problem;
+  return text + "\n  to build it: " + prebuild_command(planned);
+}
+
+}  // namespace epifuse::jit

@@ -1,0 +1,58 @@
+// Between compiled kernels and the entries of bundles: what an entry says of its making, and what is said when a bundle
+// does not have a kernel.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "cache/bundle_set.h"
+#include "compiler/compiler.h"
+
+namespace epifuse::jit {
+
+struct CompiledKernel;
+
+// How an entry was made (cache::BundleEntry::info), as JSON. Nothing in it depends on when or where.
+struct BundleInfo {
+  struct Refused {
+    std::string plan, reason;
+    std::string source;  // as below, of this plan
+  };
+  std::string epifuse;    // version that built it
+  std::string toolchain;  // its identity: recorded, and not matched
+  std::string key;        // the name that the cache has for the artifact
+  std::string plan;       // of the schedule
+  std::string tuned;      // the plan that the tuning file named; empty: none
+  // Digest of everything that the toolchain was given (ArtifactKey::first): another one means that today's compiler
+  // would make another kernel.
+  std::string source;
+  std::vector<Refused> refused;  // plans that were tried before, in order
+
+  std::string to_json() const;
+  static Result<BundleInfo> parse(std::string_view json);
+};
+
+cache::BundleLabel label_of(const PlannedKernel& planned);
+
+// A kernel that was just compiled, or taken from the cache, for a bundle.
+cache::BundleEntry bundle_entry(const CompiledKernel& kernel, const std::string& toolchain);
+
+// Digest of what the toolchain is given for the first plan, as BundleInfo::source: kernels that have the same are one
+// compile.
+std::string source_of(const PlannedKernel& planned);
+
+// Why an entry is not what a build of this plan list would make: "the plan pingpong 128x192 has another CUDA text".
+// Empty: it is. Nothing is compiled.
+std::string why_stale(const BundleInfo& info, const PlannedKernel& planned);
+
+// For a kernel that no bundle has: which bundles there are, what comes nearest, what differs, and the command that
+// builds it. Lines, the first without indentation.
+std::string explain_miss(cache::BundleSet& bundles, const PlannedKernel& planned);
+
+// "epifuse prebuild moe.epi --kernel fc1 --dims E=8 --target sm_90a -o FILE", for a shell.
+std::string prebuild_command(const PlannedKernel& planned);
+
+}  // namespace epifuse::jit

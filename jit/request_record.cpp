@@ -1,0 +1,143 @@
+#include "jit/request_record.h"
+
+#include <filesystem>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "base/version.h"
+
+namespace epifuse::jit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What a line must have, each under its key, by kind.
+bool read(const Json& json, const char* key, std::string& into) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_string()) return false;
+  into = found->get<std::string>();
+  return true;
+}
+bool read(const Json& json, const char* key, std::set<std::string>& into) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array()) return false;
+  for (const Json& name : *found) {
+    if (!name.is_string()) return false;
+    into.insert(name.get<std::string>());
+  }
+  return true;
+}
+bool read(const Json& json, const char* key, std::map<std::string, std::string>& into) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return false;
+  for (const auto& [name, text] : found->items()) {
+    if (!text.is_string()) return false;
+    into[name] = text.get<std::string>();
+  }
+  return true;
+}
+bool read(const Json& json, const char* key, std::map<std::string, int64_t>& into) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return false;
+  for (const auto& [name, value] : found->items()) {
+    if (!value.is_number_integer()) return false;
+    into[name] = value.get<int64_t>();
+  }
+  return true;
+}
+bool read(const Json& json, const char* key, bool& into) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_boolean()) return false;
+  into = found->get<bool>();
+  return true;
+}
+
+}  // namespace
+
+std::string RecordedRequest::to_json() const {
+  const Json json = {{"record", record_version}, {"spec", spec},  {"kernel", kernel}, {"dims", dims},
+                     {"without", left_out},      {"taps", taps},  {"target", target}, {"schedule", schedule},
+                     {"unfused", unfused},       {"files", files}};
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+Result<RecordedRequest> RecordedRequest::parse(std::string_view line) {
+  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return user_error("this is no JSON object");
+  const auto stored = json.find("record");
+  if (stored == json.end() || !stored->is_number_integer()) return user_error("this is no recorded request");
+  if (*stored != record_version)
+    return user_error(
+        fmt::format("the record has version {}, and this Epifuse reads {}", stored->dump(), record_version));
+  RecordedRequest request;
+  const char* missing = nullptr;
+  const auto need = [&](const char* key, auto& into) {
+    if (!missing && !read(json, key, into)) missing = key;
+  };
+  need("spec", request.spec);
+  need("kernel", request.kernel);
+  need("dims", request.dims);
+  need("without", request.left_out);
+  need("taps", request.taps);
+  need("target", request.target);
+  need("schedule", request.schedule);
+  need("unfused", request.unfused);
+  need("files", request.files);
+  if (missing) return user_error(fmt::format("'{}' is missing, or not what it should be", missing));
+  if (!request.files.contains(request.spec)) return user_error("the text of the spec is missing");
+  return request;
+}
+
+RecordedRequest record_of(const Program& program, const std::map<std::string, int64_t>& dims, const std::string& kernel,
+                          const CompilerOptions& options) {
+  namespace fs = std::filesystem;
+  RecordedRequest request;
+  const fs::path main = program.main().source->name;
+  request.spec = main.filename().generic_string();
+  for (const Program::Unit& unit : program.units) {
+    const SourceFile& file = *unit.tree.source;
+    if (is_library_file(file.name)) continue;
+    // The specs keep their places to each other, and nothing tells where they were.
+    const fs::path path = fs::path(file.name).lexically_relative(main.parent_path());
+    request.files[main.has_parent_path() && !path.empty() ? path.generic_string() : file.name] = file.text;
+  }
+  request.kernel = kernel;
+  request.dims = dims;
+  request.left_out = options.left_out;
+  request.taps = options.taps;
+  request.target = options.target.name;
+  request.schedule = options.schedule;
+  return request;
+}
+
+Result<std::vector<RecordedRequest>> parse_record(std::string_view text) {
+  std::vector<RecordedRequest> requests;
+  for (int number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    Result<RecordedRequest> request = RecordedRequest::parse(line);
+    if (!request) return user_error(fmt::format("line {}: {}", number, request.error().message));
+    requests.push_back(*std::move(request));
+  }
+  return requests;
+}
+
+RequestRecorder::RequestRecorder(FileSystem& disk, std::string path, LogSink log)
+    : disk_(disk), path_(std::move(path)), log_(std::move(log)) {}
+
+void RequestRecorder::note(const Program& program, const std::map<std::string, int64_t>& dims,
+                           const std::string& kernel, const CompilerOptions& options, bool unfused) {
+  if (!wanted()) return;
+  RecordedRequest request = record_of(program, dims, kernel, options);
+  request.unfused = unfused;
+  const std::string line = request.to_json() + "\n";
+  const std::lock_guard<std::mutex> guard(mutex_);
+  if (!noted_.insert(line).second) return;
+  const Status written = disk_.append(path_, line);
+  if (written || std::exchange(warned_, true)) return;
+  if (log_) log_(LogLevel::warn, fmt::format("EPIFUSE_RECORD: requests are not recorded: {}", written.error().message));
+}
+
+}  // namespace epifuse::jit

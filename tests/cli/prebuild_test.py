@@ -1,0 +1,285 @@
+"""prebuild and bundle: kernels built ahead of time, and a machine that has nothing but them. NVRTC runs some five times in
+all: kernels that differ in dims alone are one compile."""
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+import support
+
+# A second kernel, without the first's groups.
+SPEC = support.SMALL + """
+kernel dense {
+  dim K = 64, N = 64
+  dyn M
+  in  x : bf16[M, K]
+  in  w : bf16[N, K]
+  out y : bf16[M, N] = gemm(x, w)
+}
+"""
+DIMS = ("--dims", "K=64,N=32", "--dims", "K=128,N=64", "--dims", "K=128,N=64,E=4")
+BUNDLES = {}  # built once, for all tests
+
+
+class PrebuildTest(support.CliTest):
+    def setUp(self):
+        super().setUp()
+        self.two = self.write("two.epi", SPEC)
+        # No compiler: whatever reaches for one fails.
+        self.sealed = {"EPIFUSE_NVRTC": "/nonexistent", "EPIFUSE_JIT": "off", "EPIFUSE_CACHE_DIR": "off"}
+
+    def bundle(self, name="b.epb"):
+        """Five kernels: small with three sets of dims, dense with two."""
+        if not BUNDLES:
+            shared = self.path("shared")
+            document = self.json("prebuild", self.two, *DIMS, "-o", "first.epb", "--jobs", "1",
+                                 EPIFUSE_CACHE_DIR=shared)
+            self.assertEqual(len(document["kernels"]), 5)
+            self.assertEqual(document["failures"], [])
+            BUNDLES["cache"] = shutil.copytree(shared, support.tempfile.mkdtemp(prefix="epifuse-cli-") + "/cache")
+            unittest.addModuleCleanup(shutil.rmtree, os.path.dirname(BUNDLES["cache"]), ignore_errors=True)
+            with open(self.path("first.epb"), "rb") as file:
+                BUNDLES["bytes"] = file.read()
+            os.remove(self.path("first.epb"))
+        if not os.path.exists(self.path("cache")):
+            shutil.copytree(BUNDLES["cache"], self.path("cache"))
+        return self.write(name, BUNDLES["bytes"])
+
+    def read(self, *names):
+        with open(self.path(*names), "rb") as file:
+            return file.read()
+
+    def test_folders_caches_and_jobs_do_not_show(self):
+        self.bundle()
+        spec = self.write("elsewhere/deep/renamed.epi", "# another comment\n" + SPEC)
+        document = self.json("prebuild", spec, *DIMS, "-o", "second.epb", "--jobs", "2",
+                             EPIFUSE_CACHE_DIR=self.path("other"))
+        self.assertEqual(document["jobs"], 2)
+        self.assertGreater(document["compiled"], 0)
+        self.assertEqual(self.read("second.epb"), BUNDLES["bytes"])
+        # What was cut off goes on: nothing is compiled twice.
+        document = self.json("prebuild", spec, *DIMS, "-o", "third.epb", "--jobs", "2")
+        self.assertEqual(document["compiled"], 0)
+        self.assertEqual(self.read("third.epb"), BUNDLES["bytes"])
+
+    def test_a_machine_with_a_bundle_needs_no_compiler_and_writes_nothing(self):
+        bundle = self.bundle()
+        arguments = ("compile", self.two, "--kernel", "small", "--dims", "K=64")
+        document = self.json(*arguments, "--bundle", bundle, **self.sealed)
+        self.assertEqual((document["from"], document["compiled"], document["toolchain_calls"]), ("bundle", False, 0))
+        self.assertEqual(document["bundle"], bundle)
+        # By the setting, too.
+        document = self.json("compile", self.two, "--kernel", "dense", "--dims", "K=128", EPIFUSE_BUNDLES=bundle,
+                             **self.sealed)
+        self.assertEqual(document["from"], "bundle")
+
+        # JIT and AOT give the same cubin.
+        self.run_epifuse(*arguments, "-o", "aot.cubin", "--bundle", bundle, **self.sealed)
+        jit = self.json(*arguments, "-o", "jit.cubin")
+        self.assertNotEqual(jit["from"], "bundle")
+        self.assertEqual(self.read("aot.cubin"), self.read("jit.cubin"))
+        self.assertEqual(jit["key"], self.json(*arguments, "--bundle", bundle)["key"])
+
+    @unittest.skipUnless(shutil.which("strace"), "strace is not installed")
+    def test_with_a_complete_bundle_no_nvrtc_is_opened_and_no_file_is_written(self):
+        bundle = self.bundle()
+        trace = self.path("trace")
+        environment = {**self.environment, "EPIFUSE_JIT": "off", "EPIFUSE_CACHE_DIR": self.path("never")}
+        traced = subprocess.run(
+            ["strace", "-f", "-o", trace, "-e", "trace=file,desc", support.EPIFUSE, "compile", self.two, "--kernel",
+             "small", "--dims", "K=64", "--bundle", bundle], cwd=self.folder, env=environment, capture_output=True)
+        if b"ptrace" in traced.stderr or not os.path.exists(trace):
+            self.skipTest("nothing can be traced here")
+        self.assertEqual(traced.returncode, 0, traced.stderr)
+        calls = self.read("trace").decode(errors="replace")
+        self.assertIn("two.epi", calls)
+        self.assertNotIn("nvrtc", calls)
+        self.assertNotRegex(calls, r"O_(WRONLY|RDWR|CREAT)|mkdir|rename\(|unlink")
+        self.assertFalse(os.path.exists(self.path("never")))
+
+    def test_a_kernel_that_the_bundle_lacks_is_said_with_what_differs_and_the_command_that_builds_it(self):
+        bundle = self.bundle()
+        says = ["EPIFUSE_JIT is off", f"nearest: {bundle} has kernel 'small' for sm_90a with E=2,K=64,N=32",
+                "what differs: the dim K", "epifuse prebuild", "--kernel small --dims E=2,K=96,N=32 --target sm_90a"]
+        self.refuses(3, "compile", self.two, "--kernel", "small", "--dims", "K=96", "--bundle", bundle, says=says,
+                     **self.sealed)
+        self.refuses(3, "compile", self.two, "--kernel", "small", "--jit", "off", says="there is no bundle",
+                     EPIFUSE_CACHE_DIR="off")
+        self.refuses(2, "compile", self.two, "--jit", "maybe", says="--jit: 'maybe' is not on or off")
+
+        # The command that is said builds what was missing.
+        _, err = self.run_epifuse("compile", self.two, "--kernel", "small", "--dims", "K=96", "--bundle", bundle,
+                                  code=3, **self.sealed)
+        words = re.search(r"epifuse (prebuild .*) -o FILE", err).group(1).split()
+        self.run_epifuse(*words, "-o", "more.epb")
+        document = self.json("compile", self.two, "--kernel", "small", "--dims", "K=96", "--bundle", bundle,
+                             "--bundle", self.path("more.epb"), **self.sealed)
+        self.assertEqual(document["bundle"], self.path("more.epb"))
+
+    def test_check_compiles_nothing_and_tells_missing_extra_and_stale(self):
+        self.bundle()
+        document = self.json("prebuild", self.two, *DIMS, "-o", "b.epb", "--check", **self.sealed)
+        self.assertEqual([document[key] for key in ("missing", "extra", "stale")], [[], [], []])
+        document = self.json("prebuild", self.two, "--dims", "K=64,N=32", "--dims", "K=256,N=32", "-o", "b.epb",
+                             "--check", code=5, **self.sealed)
+        self.assertEqual([(row["kernel"], row["dims"]["K"]) for row in document["missing"]],
+                         [("small", 256), ("dense", 256)])
+        self.assertEqual(len(document["extra"]), 3)
+        self.assertEqual(document["stale"], [])
+        self.refuses(1, "prebuild", self.two, "-o", "none.epb", "--check", says="there is no bundle 'none.epb'")
+        out, _ = self.run_epifuse("prebuild", self.two, *DIMS, "-o", "b.epb", "--check")
+        self.assertIn("0 missing, 0 stale, 0 extra, of 5 kernels", out)
+
+    def test_a_dry_run_lists_and_writes_nothing(self):
+        out, _ = self.run_epifuse("prebuild", self.two, *DIMS, "-o", "b.epb", "--dry-run", **self.sealed)
+        self.assertEqual(out, "kernel 'small' for sm_90a with E=2,K=64,N=32\n"
+                              "kernel 'small' for sm_90a with E=2,K=128,N=64\n"
+                              "kernel 'small' for sm_90a with E=4,K=128,N=64\n"
+                              "kernel 'dense' for sm_90a with K=64,N=32\n"
+                              "kernel 'dense' for sm_90a with K=128,N=64\n5 kernels\n")
+        self.assertEqual(self.files(), ["two.epi"])
+
+    def test_a_manifest_says_the_same_as_a_command_line(self):
+        self.bundle()
+        sets = [{"K": 64, "N": 32}, {"K": 128, "N": 64}, {"K": 128, "N": 64, "E": 4}]
+        manifest = self.write("m/kernels.json", json.dumps(
+            {"manifest": 1, "targets": ["sm_90a"], "specs": [{"spec": "../two.epi", "dims": sets}]}))
+        self.run_epifuse("prebuild", "--manifest", manifest, "-o", "b2.epb")
+        self.assertEqual(self.read("b2.epb"), BUNDLES["bytes"])
+        broken = self.write("broken.json", '{"manifest": 1, "specs": [{"spec": "a.epi", "dim": []}]}')
+        self.refuses(1, "prebuild", "--manifest", broken, "-o", "c.epb", says="specs[0].dim: there is no such key")
+        self.refuses(2, "prebuild", "--manifest", manifest, "--dims", "K=1", "-o", "c.epb", says="--manifest says what")
+        self.refuses(2, "prebuild", "-o", "c.epb", says="there is nothing to build")
+        self.refuses(2, "prebuild", self.two, says="-o is required")
+
+    def test_one_kernel_that_fails_does_not_stop_the_others(self):
+        self.bundle()
+        bad = self.write("bad.epi", support.SMALL.replace("gemm(x, w)", "gemm(x, z)"))
+        document = self.json("prebuild", bad, self.two, "--dims", "K=64,N=32", "-o", "c.epb", code=1)
+        self.assertEqual(len(document["failures"]), 1)
+        self.assertIn("bad.epi", document["failures"][0]["what"])
+        self.assertIn("'z'", document["failures"][0]["error"])
+        self.assertEqual(len(document["kernels"]), 2)
+        self.assertIsNone(document["output"])
+        self.assertFalse(os.path.exists(self.path("c.epb")))
+        _, err = self.run_epifuse("prebuild", bad, self.two, "--dims", "K=64,N=32", "-o", "c.epb", "--partial", code=1)
+        self.assertIn("1 could not be built", err)
+        self.assertEqual(self.json("bundle", "list", "c.epb")["cubins"], 2)
+        for arguments, says in (((self.two, "--dims", "Q=3"), "no kernel of it has a dimension 'Q'"),
+                                ((self.two, "--kernel", "smal"), "did you mean 'small'?"),
+                                ((self.two, "--without", "v"), "no kernel of it has an input or output 'v'"),
+                                ((self.path("none.epi"),), "none.epi"),
+                                ((self.two, "--plans", self.two), "two.epi: this is no tuning file"),
+                                ((self.two, "--schedule", "huge"), "huge")):
+            self.refuses(1, "prebuild", *arguments, "-o", "d.epb", says=says)
+        self.refuses(3, "prebuild", self.two, "-o", "d.epb", says="nvrtc", EPIFUSE_NVRTC="/nonexistent")
+
+    def test_the_requests_of_a_run_are_built_again_from_their_record(self):
+        self.bundle()
+        for dims in ("K=64,N=32", "K=128,N=64"):
+            for kernel in ("small", "dense"):
+                self.run_epifuse("compile", self.two, "--kernel", kernel, "--dims", dims, "--record", "run.jsonl")
+        self.run_epifuse("compile", self.two, "--kernel", "small", "--dims", "K=128,N=64,E=4",
+                         EPIFUSE_RECORD=self.path("run.jsonl"))
+        self.assertEqual(self.read("run.jsonl").count(b"\n"), 5)
+        os.remove(self.two)
+        document = self.json("prebuild", "--from-record", "run.jsonl", "-o", "c.epb")
+        self.assertEqual(document["compiled"], 0)
+        self.assertEqual(self.read("c.epb"), BUNDLES["bytes"])
+        self.refuses(1, "prebuild", "--from-record", self.write("bad.jsonl", "{}\n"), "-o", "d.epb",
+                     says="line 1: this is no recorded request")
+
+    def test_the_unfused_form_is_built_too_when_it_is_asked_for(self):
+        document = self.json("prebuild", self.two, "--kernel", "dense", "--unfused", "-o", "d.epb")
+        self.assertGreater(len(document["kernels"]), 1)
+        document = self.json("compile", self.two, "--kernel", "dense", "--unfused", "--bundle", "d.epb", **self.sealed)
+        self.assertEqual({stage["from"] for stage in document["stages"]}, {"bundle"})
+        self.assertEqual(document["toolchain_calls"], 0)
+
+    def test_list_and_verify(self):
+        bundle = self.bundle()
+        document = self.json("bundle", "list", bundle)
+        self.assertEqual([(row["kernel"], row["dims"]) for row in document["kernels"]],
+                         [("dense", {"K": 128, "N": 64}), ("dense", {"K": 64, "N": 32}),
+                          ("small", {"E": 2, "K": 128, "N": 64}), ("small", {"E": 2, "K": 64, "N": 32}),
+                          ("small", {"E": 4, "K": 128, "N": 64})])
+        self.assertLess(document["cubins"], 5)
+        self.assertEqual(len(self.json("bundle", "list", bundle, "--kernel", "small")["kernels"]), 3)
+        self.refuses(1, "bundle", "list", bundle, "--kernel", "none", says="has no kernel 'none'")
+        self.assertTrue(self.json("bundle", "verify", bundle)["good"])
+        for at in (0, 9, 40, 100, len(BUNDLES["bytes"]) // 2, len(BUNDLES["bytes"]) - 1):
+            damaged = bytearray(BUNDLES["bytes"])
+            damaged[at] ^= 4
+            self.refuses(5, "bundle", "verify", self.write("damaged.epb", bytes(damaged)), says="damaged.epb")
+        self.refuses(5, "bundle", "verify", self.write("short.epb", BUNDLES["bytes"][:-1]), says="cut short")
+        self.refuses(5, "bundle", "verify", self.two, says="is no bundle")
+        self.refuses(1, "bundle", "list", "none.epb", says="there is no file 'none.epb'")
+        self.refuses(2, "bundle", "lst", bundle, says="did you mean 'bundle list'?")
+
+    def test_extract_merge_and_diff(self):
+        bundle = self.bundle()
+        self.run_epifuse("bundle", "extract", bundle, "--kernel", "dense", "-o", "out")
+        names = ["dense.sm_90a.K=128,N=64", "dense.sm_90a.K=64,N=32"]
+        endings = (".cubin", ".info.json", ".recipe.json", ".request.txt")
+        self.assertEqual(sorted(os.listdir(self.path("out"))), sorted(n + e for n in names for e in endings))
+        self.assertTrue(self.read("out", names[0] + ".cubin").startswith(b"\x7fELF"))
+        self.assertTrue(self.read("out", names[0] + ".request.txt").startswith(b"request 1\nkernel dense\n"))
+        self.assertEqual(json.loads(self.read("out", names[0] + ".recipe.json"))["kernel"], "dense")
+
+        for name in ("small", "dense"):
+            self.run_epifuse("prebuild", self.two, "--kernel", name, *(DIMS if name == "small" else DIMS[:4]), "-o",
+                             name + ".epb")
+        document = self.json("bundle", "merge", "dense.epb", "small.epb", "small.epb", "-o", "both.epb")
+        self.assertEqual((document["kernels"], document["twice"]), (5, 3))
+        self.assertEqual(self.read("both.epb"), BUNDLES["bytes"])
+        self.assertTrue(self.json("bundle", "diff", "both.epb", bundle)["same"])
+        document = self.json("bundle", "diff", "small.epb", bundle, code=5)
+        self.assertEqual((document["equal"], len(document["only_in_second"]), document["only_in_first"]), (3, 2, []))
+
+        # Another plan for the same request, as a tuning file would have it: a conflict.
+        plan = self.json("bundle", "list", "dense.epb")["kernels"][1]["plan"]
+        other = "pingpong 128x128" if plan != "pingpong 128x128" else "pingpong 128x64"
+        tuned = self.tuning(other)
+        self.run_epifuse("prebuild", self.two, "--kernel", "dense", *DIMS[:2], "--plans", tuned, "-o", "tuned.epb")
+        self.assertEqual(self.json("bundle", "list", "tuned.epb")["kernels"][0]["plan"], other)
+        self.refuses(1, "bundle", "merge", "dense.epb", "tuned.epb", "-o", "c.epb",
+                     says=["kernel 'dense' for sm_90a with K=64,N=32, and not the same: plan", "--prefer-first"])
+        self.run_epifuse("bundle", "merge", "tuned.epb", "dense.epb", "-o", "c.epb", "--prefer-first")
+        plans = {row["dims"]["K"]: row["plan"] for row in self.json("bundle", "list", "c.epb")["kernels"]}
+        self.assertEqual(plans[64], other)
+        out, _ = self.run_epifuse("bundle", "diff", "dense.epb", "c.epb", code=5)
+        self.assertIn(f"plan {plan}, {other}", out)
+        # --check knows it as well.
+        out, _ = self.run_epifuse("prebuild", self.two, "--kernel", "dense", *DIMS[:2], "-o", "tuned.epb", "--check",
+                                  code=5)
+        self.assertIn(f"the tuning file names no plan, not {other}", out)
+
+    def tuning(self, plan):
+        """A tuning file with one plan for dense of K=64, N=32. A plan is found by the digest of its request."""
+        row = next(row for row in self.json("bundle", "list", "dense.epb")["kernels"] if row["dims"]["K"] == 64)
+        return self.write("tuning.json", json.dumps({"epifuse": "tuning", "version": 1, "kernels": [
+            {"key": row["request"], "schedule": plan, "kernel": "dense", "target": "sm_90a", "dims": row["dims"],
+             "milliseconds": 1.0, "gpu": "none", "commit": "none"}]}))
+
+    @unittest.skipUnless(shutil.which("cc"), "there is no C compiler")
+    def test_embed_makes_sources_that_hold_the_bytes(self):
+        bundle = self.bundle()
+        for ending in ("c", "S"):
+            self.run_epifuse("bundle", "embed", bundle, "-o", f"kernels.{ending}", "--symbol", "my_kernels")
+            library = self.path(f"lib{ending}.so")
+            subprocess.run(["cc", "-shared", "-fPIC", "-o", library, self.path(f"kernels.{ending}")], check=True)
+            linked = ctypes.CDLL(library)
+            size = ctypes.c_ulonglong.in_dll(linked, "my_kernels_size").value
+            start = ctypes.addressof(ctypes.c_ubyte.in_dll(linked, "my_kernels"))
+            self.assertEqual(ctypes.string_at(start, size), BUNDLES["bytes"])
+            self.assertEqual(start % 256, 0)
+        self.refuses(1, "bundle", "embed", bundle, "-o", "kernels.o", says="neither NAME.S nor NAME.c")
+        self.refuses(1, "bundle", "embed", bundle, "-o", "kernels.c", "--symbol", "1st", says="no name of C")
+
+
+if __name__ == "__main__":
+    support.main()

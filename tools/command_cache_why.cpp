@@ -1,0 +1,122 @@
+// cache why: whether the cache has a kernel, and if not, what the nearest entry was made from instead.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cache/kernel_cache.h"
+#include "compiler/compiler.h"
+#include "compiler/toolchain/artifact_request.h"
+#include "compiler/toolchain/nvrtc_toolchain.h"
+#include "jit/artifact_store.h"
+#include "tools/commands.h"
+#include "tools/compile_kernel.h"
+#include "tools/spec_file.h"
+
+namespace epifuse::tools {
+namespace {
+
+using cache::CacheDirectory;
+using Json = nlohmann::ordered_json;
+
+// The search for one plan of the kernel.
+struct Search {
+  std::string plan;
+  ArtifactKey key;
+  cache::KernelCache::Explanation result;
+
+  const CacheDirectory::Lookup* hit() const {
+    for (const CacheDirectory::Lookup& lookup : result.lookups)
+      if (lookup) return &lookup;
+    return nullptr;
+  }
+};
+
+// Plan by plan, as a compile looks: a redirect leads on to the next, and behind the last to the image of one that was
+// refused.
+Search search(cache::KernelCache& cache, const PlannedKernel& planned, const std::string& toolchain) {
+  std::optional<Search> last;
+  for (const lowering::KernelPlan& plan : planned.lowered.plans) {
+    ArtifactKey key = toolchain::artifact_key(compile_request(planned, plan), plan.recipe.to_json(), toolchain);
+    cache::KernelCache::Explanation found = cache.explain(key);
+    last = Search{lowering::schedule_name(plan.schedule), std::move(key), std::move(found)};
+    const CacheDirectory::Lookup* const hit = last->hit();
+    if (!hit || hit->entry.kind != cache::EntryKind::redirect) return *std::move(last);
+  }
+  const ArtifactKey anyway = jit::key_anyway(last->key);
+  return {last->plan, anyway, cache.explain(anyway)};
+}
+
+Json differences_json(const std::vector<RecordDifference>& differences) {
+  Json rows = Json::array();
+  for (const RecordDifference& one : differences)
+    rows.push_back({{"part", one.part}, {"stored", one.stored}, {"wanted", one.wanted}});
+  return rows;
+}
+
+std::string quoted(const std::string& value) { return value.empty() ? "nothing" : "'" + value + "'"; }
+
+Report describe(const Search& search, const PlannedKernel& planned, const std::string& target,
+                const std::optional<cache::Found>& of_any_toolchain) {
+  const CacheDirectory::Lookup* const hit = search.hit();
+  const std::string& kernel = planned.graph.name;
+  Report report;
+  Json lookups = Json::array();
+  std::string reasons;
+  std::string_view state = hit ? "good" : "absent";
+  for (const CacheDirectory::Lookup& lookup : search.result.lookups) {
+    lookups.push_back({{"path", lookup.path}, {"state", cache::miss_name(lookup.miss)}, {"problem", lookup.problem}});
+    if (hit || lookup.miss == CacheDirectory::Miss::absent) continue;
+    if (state == "absent") state = cache::miss_name(lookup.miss);
+    reasons += fmt::format("  {}: {}\n", lookup.path,
+                           lookup.problem.empty() ? "it was written by another version of Epifuse" : lookup.problem);
+  }
+  if (hit) {
+    report.text = fmt::format("kernel '{}' ({}) is in the cache: {}\n", kernel, search.plan, hit->path);
+  } else if (of_any_toolchain) {
+    report.text = fmt::format("kernel '{}' ({}): no NVRTC is installed here, and {}, made by {}, is used\n", kernel,
+                              search.plan, of_any_toolchain->path, of_any_toolchain->toolchain);
+  } else {
+    report.text = fmt::format("kernel '{}' ({}) is not in the cache, and would be compiled: {}\n  key {}\n{}", kernel,
+                              search.plan, state, search.key.name(), reasons);
+  }
+  Json nearest;
+  if (const auto& near = search.result.nearest; near && !of_any_toolchain) {
+    nearest = {{"path", near->path}, {"differences", differences_json(near->differences)}};
+    report.text += fmt::format("  the nearest entry is {}\n", near->path);
+    for (const RecordDifference& one : near->differences)
+      report.text += fmt::format("    {}: {} there, {} wanted\n", one.part, quoted(one.stored), quoted(one.wanted));
+  }
+  const Json fields = {{"kernel", kernel},
+                       {"target", target},
+                       {"plan", search.plan},
+                       {"key", search.key.name()},
+                       {"hit", hit != nullptr || of_any_toolchain.has_value()},
+                       {"state", state},
+                       {"lookups", std::move(lookups)},
+                       {"nearest", std::move(nearest)}};
+  report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return report;
+}
+
+}  // namespace
+
+Report cache_why(const CommandLine& line, Surroundings& world) {
+  Diagnostics diagnostics;
+  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
+  if (!program) return failure(program.error());
+  if (diagnostics.has_errors()) return failure(std::move(diagnostics));
+  CompilerOptions options = compiler_options(line);
+  options.tuned = tuned_plans(world);
+  const std::optional<PlannedKernel> planned = plan_kernel(*program, line.kernel, options, diagnostics);
+  if (!planned) return failure(std::move(diagnostics));
+
+  const Result<std::string> toolchain = toolchain::NvrtcToolchain(world.disk, world.settings).identity();
+  cache::KernelCache cache(world.disk, cache::cache_options(world.settings, world.log));
+  const Search found = search(cache, *planned, toolchain ? *toolchain : "");
+  std::optional<cache::Found> of_any;
+  if (!toolchain || !world.settings.jit) of_any = cache.find_any_toolchain(found.key);
+  Report report = describe(found, *planned, options.target.name, of_any);
+  report.diagnostics = std::move(diagnostics);
+  return report;
+}
+
+}  // namespace epifuse::tools

@@ -1,0 +1,192 @@
+#include "tools/prebuild_list.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <memory>
+#include <set>
+
+#include "compiler/semantics/resolve.h"
+#include "jit/bundled_kernels.h"
+#include "jit/tuned_plans.h"
+#include "tools/spec_file.h"
+
+namespace epifuse::tools {
+namespace {
+
+// Plans kernels into a list, each request once.
+class Lister {
+ public:
+  Lister(const std::string& plans, Surroundings& world)
+      : tuned_(std::make_shared<jit::TunedPlans>(world.disk, plans, world.log)) {}
+
+  // The kernel, and with `unfused` those of its unfused form behind it.
+  void add(const Program& program, const std::string& kernel, CompilerOptions options, bool unfused) {
+    if (tuned_->any()) options.tuned = [this](const std::string& request) { return tuned_->find(request); };
+    Diagnostics diagnostics;
+    std::optional<PlannedKernel> planned = plan_kernel(program, kernel, options, diagnostics);
+    if (!planned) return fail(what(program, kernel, options), diagnostics.print());
+    if (!planned->tuned.empty() && !planned->lowered.has_preferred) tuned_->warn_of(kernel, planned->tuned);
+    add(*std::move(planned));
+    if (unfused) add_stages(program, kernel, options);
+  }
+
+  // The kernels of the unfused form alone.
+  void add_stages(const Program& program, const std::string& kernel, CompilerOptions options) {
+    options.schedule.clear();
+    options.tuned = nullptr;
+    Diagnostics diagnostics;
+    std::optional<PlannedUnfused> planned = plan_unfused(program, kernel, options, diagnostics);
+    if (!planned) return fail(what(program, kernel, options) + ", unfused", diagnostics.print());
+    for (PlannedKernel& stage : planned->stages) add(std::move(stage));
+  }
+
+  void fail(std::string what, std::string message, ErrorKind kind = ErrorKind::user) {
+    list_.failures.push_back({std::move(what), std::move(message), kind});
+  }
+
+  PrebuildList take() { return std::move(list_); }
+
+ private:
+  void add(PlannedKernel planned) {
+    if (requests_.insert(planned.request).second) list_.kernels.push_back(std::move(planned));
+  }
+
+  static std::string what(const Program& program, const std::string& kernel, const CompilerOptions& options) {
+    cache::BundleLabel label;
+    label.kernel = kernel;
+    label.target = options.target.name;
+    label.dims = options.dims;
+    label.left_out = options.left_out;
+    label.schedule = options.schedule;
+    return program.main().source->name + ": " + cache::describe(label);
+  }
+
+  std::shared_ptr<jit::TunedPlans> tuned_;
+  std::set<std::string> requests_;
+  PrebuildList list_;
+};
+
+// Of the names that a manifest has for a whole file, those that one kernel knows.
+struct KnownNames {
+  std::set<std::string> dims, optional;
+};
+KnownNames names_of(const ir::Graph& graph) {
+  KnownNames known;
+  for (const ir::Dimension& dim : graph.dims) known.dims.insert(dim.name);
+  for (const auto& input : graph.inputs) known.optional.insert(input.tensor.name);
+  for (const auto& output : graph.outputs) known.optional.insert(output.tensor.name);
+  return known;
+}
+
+// A spec's kernels with what is known of each; mistakes are reported.
+class SpecKernels {
+ public:
+  SpecKernels(const ManifestSpec& spec, const Program& program, Lister& lister) {
+    const std::vector<std::string> all = kernel_names(program);
+    for (const std::string& name : spec.kernels.empty() ? all : spec.kernels) {
+      if (std::find(all.begin(), all.end(), name) == all.end()) {
+        const std::string near = nearest(name, all);
+        lister.fail(spec.spec, fmt::format("there is no kernel '{}' in it{}", name,
+                                           near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+        continue;
+      }
+      Diagnostics diagnostics;
+      const std::optional<ir::Graph> graph = resolve(program, name, {}, diagnostics);
+      if (graph)
+        kernels_.emplace_back(name, names_of(*graph));
+      else
+        lister.fail(fmt::format("{}: kernel '{}'", spec.spec, name), diagnostics.print());
+    }
+    check(spec, lister);
+  }
+
+  const std::vector<std::pair<std::string, KnownNames>>& kernels() const { return kernels_; }
+
+ private:
+  // A name that no kernel has is a mistake, and not a number that nobody uses.
+  void check(const ManifestSpec& spec, Lister& lister) const {
+    const auto known = [&](std::set<std::string> KnownNames::*names, const std::string& name) {
+      return std::any_of(kernels_.begin(), kernels_.end(),
+                         [&](const auto& kernel) { return (kernel.second.*names).contains(name); });
+    };
+    std::set<std::string> unknown;
+    for (const auto& set : spec.dims)
+      for (const auto& [name, value] : set)
+        if (!known(&KnownNames::dims, name)) unknown.insert(fmt::format("no kernel of it has a dimension '{}'", name));
+    for (const auto& set : spec.without)
+      for (const std::string& name : set)
+        if (!known(&KnownNames::optional, name))
+          unknown.insert(fmt::format("no kernel of it has an input or output '{}'", name));
+    if (kernels_.empty()) return;  // said already
+    for (const std::string& message : unknown) lister.fail(spec.spec, message);
+  }
+
+  std::vector<std::pair<std::string, KnownNames>> kernels_;
+};
+
+template <class T>
+std::vector<T> or_one(const std::vector<T>& list) {
+  return list.empty() ? std::vector<T>{T()} : list;
+}
+
+void list_spec(const ManifestSpec& spec, Lister& lister, Surroundings& world) {
+  Diagnostics diagnostics;
+  const Result<Program> program = read_spec(spec.spec, world.disk, diagnostics);
+  if (!program) return lister.fail(spec.spec, program.error().message, program.error().kind);
+  if (diagnostics.has_errors()) return lister.fail(spec.spec, diagnostics.print());
+  const SpecKernels of_spec(spec, *program, lister);
+  for (const auto& [kernel, known] : of_spec.kernels())
+    for (const Target& target : spec.targets)
+      for (const auto& dims : or_one(spec.dims))
+        for (const auto& without : or_one(spec.without)) {
+          CompilerOptions options;
+          options.target = target;
+          options.schedule = spec.schedule;
+          for (const auto& [name, value] : dims)
+            if (known.dims.contains(name)) options.dims[name] = value;
+          for (const std::string& name : without)
+            if (known.optional.contains(name)) options.left_out.insert(name);
+          lister.add(*program, kernel, options, spec.unfused);
+        }
+}
+
+}  // namespace
+
+PrebuildList list_kernels(const Manifest& manifest, Surroundings& world) {
+  Lister lister(manifest.plans, world);
+  for (const ManifestSpec& spec : manifest.specs) list_spec(spec, lister, world);
+  return lister.take();
+}
+
+PrebuildList list_kernels(const std::vector<jit::RecordedRequest>& record, const std::string& plans,
+                          Surroundings& world) {
+  Lister lister(plans, world);
+  for (const jit::RecordedRequest& request : record) {
+    const Result<Target> target = parse_target(request.target);
+    if (!target) {
+      lister.fail(request.spec, target.error().message);
+      continue;
+    }
+    MemorySource files(request.files);
+    Diagnostics diagnostics;
+    const Program program = load_program(request.spec, request.files.at(request.spec), files, diagnostics);
+    if (diagnostics.has_errors()) {
+      lister.fail(request.spec, diagnostics.print());
+      continue;
+    }
+    CompilerOptions options;
+    options.dims = request.dims;
+    options.left_out = request.left_out;
+    options.taps = request.taps;
+    options.target = *target;
+    options.schedule = request.schedule;
+    // The fused kernel has a line of its own, if it was asked for.
+    if (request.unfused)
+      lister.add_stages(program, request.kernel, options);
+    else
+      lister.add(program, request.kernel, options, false);
+  }
+  return lister.take();
+}
+
+}  // namespace epifuse::tools
