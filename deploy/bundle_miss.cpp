@@ -22,27 +22,29 @@ std::string quoted(const std::string& word) {
 
 }  // namespace
 
-std::string prebuild_command(const cache::BundleLabel& label) {
-  std::string text = "epifuse prebuild SPEC --kernel " + quoted(label.kernel);
+std::string prebuild_command(const cache::BundleLabel& label, const std::string& spec) {
+  std::string text =
+      fmt::format("epifuse prebuild {} --kernel {}", spec.empty() ? "SPEC" : quoted(spec), quoted(label.kernel));
   if (!label.dims.empty()) text += " --dims " + quoted(cache::dims_text(label.dims));
   for (const std::string& name : label.left_out) text += " --without " + quoted(name);
   if (!label.schedule.empty()) text += " --schedule " + quoted(label.schedule);
   return text + fmt::format(" --target {} -o FILE", quoted(label.target));
 }
 
+std::string explain_what_differs(cache::BundleSet& bundles, std::string_view request,
+                                 const cache::BundleLabel& wanted) {
+  const std::string text = fmt::format("{} is in no bundle", cache::describe(wanted));
+  if (const auto nearest = bundles.nearest(request, wanted))
+    return text + fmt::format("\n  nearest: {} has {}\n  what differs: {}", nearest->bundle->name(),
+                              cache::describe(nearest->label), nearest->differs);
+  const std::vector<std::string> names = bundles.names(), kernels = bundles.kernels();
+  return text + fmt::format("\n  {} {}: {}", fmt::join(names, " and "), names.size() > 1 ? "have" : "has",
+                            kernels.empty() ? "nothing" : fmt::format("{}", fmt::join(kernels, ", ")));
+}
+
 std::string explain_miss(cache::BundleSet& bundles, std::string_view request, const cache::BundleLabel& wanted) {
-  const std::vector<std::string> names = bundles.names();
-  if (names.empty()) return fmt::format("{} is not there: there is no bundle", cache::describe(wanted));
-  std::string text = fmt::format("{} is in no bundle", cache::describe(wanted));
-  if (const auto nearest = bundles.nearest(request, wanted)) {
-    text += fmt::format("\n  nearest: {} has {}\n  what differs: {}", nearest->bundle->name(),
-                        cache::describe(nearest->label), nearest->differs);
-  } else {
-    const std::vector<std::string> kernels = bundles.kernels();
-    text += fmt::format("\n  {} {}: {}", fmt::join(names, " and "), names.size() > 1 ? "have" : "has",
-                        kernels.empty() ? "nothing" : fmt::format("{}", fmt::join(kernels, ", ")));
-  }
-  return text + "\n  to build it: " + prebuild_command(wanted);
+  if (bundles.names().empty()) return fmt::format("{} is not there: there is no bundle", cache::describe(wanted));
+  return explain_what_differs(bundles, request, wanted) + "\n  to build it: " + prebuild_command(wanted);
 }
 
 cache::BundleLabel label_of_request(std::string_view request) {

@@ -12,9 +12,12 @@ namespace epifuse::deploy {
 // Lines, the first without indentation. `request` may be empty; it tells apart kernels whose labels are equal.
 std::string explain_miss(cache::BundleSet& bundles, std::string_view request, const cache::BundleLabel& wanted);
 
-// "epifuse prebuild SPEC --kernel fc1 --dims E=8 --target sm_90a -o FILE", for a shell. A bundle does not know its
-// specs, so SPEC stands as it is.
-std::string prebuild_command(const cache::BundleLabel& label);
+// Its lines but for the command. There are bundles.
+std::string explain_what_differs(cache::BundleSet& bundles, std::string_view request, const cache::BundleLabel& wanted);
+
+// "epifuse prebuild moe.epi --kernel fc1 --dims E=8 --target sm_90a -o FILE", for a shell. A bundle does not know its
+// specs: without one, SPEC stands in its place.
+std::string prebuild_command(const cache::BundleLabel& label, const std::string& spec = "");
 
 // The label of a canonical request, as far as its lines say it.
 cache::BundleLabel label_of_request(std::string_view request);

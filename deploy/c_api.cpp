@@ -1,10 +1,8 @@
 // The C interface over KernelLibrary and runtime: conversions and error codes, no decisions.
-#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "base/launch_recipe_names.h"
 #include "base/version.h"
 #include "deploy/c_interface.h"
 #include "deploy/c_objects.h"
@@ -49,26 +47,6 @@ std::string info_json(const deploy::DeployedKernel& kernel) {
   json["made"] = Json::parse(kernel.info.view(), nullptr, /*allow_exceptions=*/false);
   if (json["made"].is_discarded()) json["made"] = nullptr;
   return dump(json);
-}
-
-const char* role_name(TensorRole role) {
-  for (const auto& [value, name] : role_names)
-    if (value == role) return name.data();  // of a literal
-  return "";
-}
-
-std::vector<epifuse_runtime_kernel::Buffer> list_buffers(const LaunchRecipe& recipe) {
-  std::vector<epifuse_runtime_kernel::Buffer> buffers;
-  for (const RecipeTensor& tensor : recipe.tensors) {
-    epifuse_runtime_kernel::Buffer& buffer = buffers.emplace_back();
-    buffer.name = tensor.name;
-    buffer.storage = storage_name(tensor.storage);
-    for (const IntExpr& extent : tensor.extents) buffer.extents.push_back(extent.text());
-  }
-  // After the last move: short strings move with their owner.
-  for (epifuse_runtime_kernel::Buffer& buffer : buffers)
-    for (const std::string& extent : buffer.extents) buffer.extent_texts.push_back(extent.c_str());
-  return buffers;
 }
 
 int32_t load_kernel(epifuse_runtime& runtime, const epifuse_runtime_kernel_options& options,
@@ -205,22 +183,7 @@ epifuse_runtime_status epifuse_runtime_kernel_buffer(const epifuse_runtime_kerne
   return guarded([&] {
     if (!kernel || !info || info->size < sizeof(size_t))
       return usage("epifuse_runtime_kernel_buffer: a pointer is NULL, or the struct does not start with its size");
-    if (index >= kernel->buffers.size())
-      return usage(
-          fmt::format("epifuse_runtime_kernel_buffer: there is no buffer {} of {}", index, kernel->buffers.size()));
-    const RecipeTensor& tensor = kernel->kernel->image.recipe.tensors[index];
-    const epifuse_runtime_kernel::Buffer& buffer = kernel->buffers[index];
-    const epifuse_runtime_buffer_info ours = {info->size,
-                                              buffer.name.c_str(),
-                                              buffer.storage.c_str(),
-                                              role_name(tensor.role),
-                                              static_cast<int32_t>(buffer.extents.size()),
-                                              tensor.alignment,
-                                              buffer.extent_texts.data(),
-                                              tensor.strided,
-                                              tensor.pointer_axes};
-    std::memcpy(info, &ours, std::min(info->size, sizeof ours));
-    return ok;
+    return describe_buffer("epifuse_runtime_kernel_buffer", kernel->kernel->image.recipe, kernel->buffers, index, info);
   });
 }
 
@@ -253,16 +216,7 @@ void epifuse_runtime_call_destroy(epifuse_runtime_call* call) { delete call; }
 
 epifuse_runtime_status epifuse_runtime_rebind(epifuse_runtime_call* call, void* const* pointers, size_t pointer_count,
                                               void* workspace) {
-  return guarded([&] {
-    if (!call || (pointer_count && !pointers)) return usage("epifuse_runtime_rebind: a pointer is NULL");
-    // No kernel has more: each has its address among the parameters.
-    std::array<cuda::DevicePointer, max_parameter_bytes / sizeof(cuda::DevicePointer)> addresses;
-    if (pointer_count > addresses.size())
-      return usage(fmt::format("epifuse_runtime_rebind: no kernel has {} buffers", pointer_count));
-    for (size_t i = 0; i < pointer_count; ++i) addresses[i] = reinterpret_cast<cuda::DevicePointer>(pointers[i]);
-    return done(
-        call->bound.rebind({addresses.data(), pointer_count}, reinterpret_cast<cuda::DevicePointer>(workspace)));
-  });
+  return guarded([&] { return rebind("epifuse_runtime_rebind", call, pointers, pointer_count, workspace); });
 }
 
 epifuse_runtime_status epifuse_runtime_launch(const epifuse_runtime_call* call, void* stream, int32_t sm_margin) {

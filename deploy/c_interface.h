@@ -1,9 +1,10 @@
 // What a C interface of Epifuse does alike for each of its functions: error codes with a text for each thread, structs
-// that start with their size, and tensors, params and workspace as the runtime takes them. The codes are those of the
-// exit status (0 good, 1 user, 2 usage, 3 machine, 4 bug, 5 wrong).
+// that start with their size, tensors, params and workspace as the runtime takes them, and buffers as they are listed.
+// The codes are those of the exit status (0 good, 1 user, 2 usage, 3 machine, 4 bug, 5 wrong).
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <exception>
@@ -12,7 +13,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/launch_recipe.h"
+#include "base/launch_recipe_names.h"
 #include "base/result.h"
 #include "base/storage.h"
 #include "runtime/arguments.h"
@@ -103,6 +107,65 @@ std::optional<std::string> convert(const Arguments& given, runtime::Arguments& i
   }
   into.workspace = {reinterpret_cast<cuda::DevicePointer>(given.workspace), given.workspace_bytes};
   return std::nullopt;
+}
+
+// A buffer of a recipe as texts, which live as long as the kernel that holds them.
+struct ListedBuffer {
+  std::string name, storage;
+  std::vector<std::string> extents;
+  std::vector<const char*> extent_texts;
+};
+
+inline std::vector<ListedBuffer> list_buffers(const LaunchRecipe& recipe) {
+  std::vector<ListedBuffer> buffers;
+  for (const RecipeTensor& tensor : recipe.tensors) {
+    ListedBuffer& buffer = buffers.emplace_back();
+    buffer.name = tensor.name;
+    buffer.storage = storage_name(tensor.storage);
+    for (const IntExpr& extent : tensor.extents) buffer.extents.push_back(extent.text());
+  }
+  // After the last move: short strings move with their owner.
+  for (ListedBuffer& buffer : buffers)
+    for (const std::string& extent : buffer.extents) buffer.extent_texts.push_back(extent.c_str());
+  return buffers;
+}
+
+inline const char* role_name(TensorRole role) {
+  for (const auto& [value, name] : role_names)
+    if (value == role) return name.data();  // of a literal
+  return "";
+}
+
+// Buffer `index` of a recipe into the caller's struct (epifuse_runtime_buffer_info and its like).
+template <class Info>
+int32_t describe_buffer(std::string_view function, const LaunchRecipe& recipe, const std::vector<ListedBuffer>& buffers,
+                        size_t index, Info* info) {
+  if (index >= buffers.size())
+    return usage(fmt::format("{}: there is no buffer {} of {}", function, index, buffers.size()));
+  const RecipeTensor& tensor = recipe.tensors[index];
+  const ListedBuffer& buffer = buffers[index];
+  const Info ours = {info->size,
+                     buffer.name.c_str(),
+                     buffer.storage.c_str(),
+                     role_name(tensor.role),
+                     static_cast<int32_t>(buffer.extents.size()),
+                     tensor.alignment,
+                     buffer.extent_texts.data(),
+                     tensor.strided,
+                     tensor.pointer_axes};
+  std::memcpy(info, &ours, std::min(info->size, sizeof ours));
+  return ok;
+}
+
+// Other addresses for a bound call. Allocates nothing.
+template <class Call>
+int32_t rebind(std::string_view function, Call* call, void* const* pointers, size_t count, void* workspace) {
+  if (!call || (count && !pointers)) return usage(fmt::format("{}: a pointer is NULL", function));
+  // No kernel has more: each has its address among the parameters.
+  std::array<cuda::DevicePointer, max_parameter_bytes / sizeof(cuda::DevicePointer)> addresses;
+  if (count > addresses.size()) return usage(fmt::format("{}: no kernel has {} buffers", function, count));
+  for (size_t i = 0; i < count; ++i) addresses[i] = reinterpret_cast<cuda::DevicePointer>(pointers[i]);
+  return done(call->bound.rebind({addresses.data(), count}, reinterpret_cast<cuda::DevicePointer>(workspace)));
 }
 
 }  // namespace epifuse::c

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "deploy/c_interface.h"
 #include "deploy/epifuse_runtime.h"
 #include "deploy/kernel_library.h"
 
@@ -21,12 +22,7 @@ struct epifuse_runtime {
 struct epifuse_runtime_kernel {
   epifuse::deploy::KernelPtr kernel;
   std::string info;
-  struct Buffer {
-    std::string name, storage;
-    std::vector<std::string> extents;
-    std::vector<const char*> extent_texts;
-  };
-  std::vector<Buffer> buffers;  // as in the recipe
+  std::vector<epifuse::c::ListedBuffer> buffers;  // as in the recipe
 };
 
 struct epifuse_runtime_call {

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/version.h"
 #include "compiler/toolchain/artifact_request.h"
+#include "deploy/bundle_miss.h"
 #include "jit/engine.h"
 
 namespace epifuse::jit {
@@ -33,18 +33,6 @@ std::string source_of(const PlannedKernel& planned, const std::string& name) {
 std::string text_of(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-// A word as a shell reads it.
-std::string quoted(const std::string& word) {
-  const auto is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) ||
-           std::string_view("_-./=,+:@").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
 }
 
 }  // namespace
@@ -125,34 +113,15 @@ std::string why_stale(const BundleInfo& info, const PlannedKernel& planned) {
   return fmt::format("there is no plan {} any more", info.plan);
 }
 
-std::string prebuild_command(const PlannedKernel& planned) {
-  const cache::BundleLabel label = label_of(planned);
-  std::string text = fmt::format("epifuse prebuild {}", quoted(planned.spec.empty() ? "SPEC" : planned.spec));
-  text += " --kernel " + quoted(label.kernel);
-  if (!label.dims.empty()) text += " --dims " + cache::dims_text(label.dims);
-  for (const std::string& name : label.left_out) text += " --without " + quoted(name);
-  if (!label.schedule.empty()) text += " --schedule " + quoted(label.schedule);
-  return text + fmt::format(" --target {} -o FILE", label.target);
-}
-
 std::string explain_miss(cache::BundleSet& bundles, const PlannedKernel& planned) {
   const cache::BundleLabel label = label_of(planned);
-  const std::vector<std::string> names = bundles.names();
   std::string text;
-  if (names.empty()) {
+  if (!bundles.names().empty())
+    text = deploy::explain_what_differs(bundles, planned.request, label);
+  else
     text = bundles.any() ? "no bundle can be used" : "there is no bundle (EPIFUSE_BUNDLES)";
-  } else if (const auto nearest = bundles.nearest(planned.request, label)) {
-    text = fmt::format("{} is in no bundle", cache::describe(label));
-    text += fmt::format("\n  nearest: {} has {}\n  what differs: {}", nearest->bundle->name(),
-                        cache::describe(nearest->label), nearest->differs);
-  } else {
-    const std::vector<std::string> kernels = bundles.kernels();
-    text = fmt::format("{} is in no bundle\n  {} {}: {}", cache::describe(label), fmt::join(names, " and "),
-                       names.size() > 1 ? "have" : "has",
-                       kernels.empty() ? "nothing" : fmt::format("{}", fmt::join(kernels, ", ")));
-  }
   for (const std::string& problem : bundles.problems()) text += "\n  " + problem;
-  return text + "\n  to build it: " + prebuild_command(planned);
+  return text + "\n  to build it: " + deploy::prebuild_command(label, planned.spec);
 }
 
 }  // namespace epifuse::jit

@@ -52,7 +52,4 @@ std::string why_stale(const BundleInfo& info, const PlannedKernel& planned);
 // builds it. Lines, the first without indentation.
 std::string explain_miss(cache::BundleSet& bundles, const PlannedKernel& planned);
 
-// "epifuse prebuild moe.epi --kernel fc1 --dims E=8 --target sm_90a -o FILE", for a shell.
-std::string prebuild_command(const PlannedKernel& planned);
-
 }  // namespace epifuse::jit

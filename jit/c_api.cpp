@@ -1,19 +1,17 @@
 // The C interface over Engine and runtime: conversions and error codes, no decisions.
-#include <algorithm>
-#include <array>
-#include <cstring>
 #include <fmt/format.h>
 #include <mutex>
-#include <new>
 #include <nlohmann/json.hpp>
 
 #include "base/ensure.h"
 #include "base/version.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
+#include "deploy/c_interface.h"
 #include "jit/epifuse.h"
 #include "jit/unfused.h"
 
 using namespace epifuse;
+using namespace epifuse::c;
 
 // A driver and the devices that were opened with it.
 struct epifuse_engine {
@@ -28,12 +26,7 @@ struct epifuse_kernel {
   std::vector<runtime::NamedInteger> dims;
   std::optional<jit::LaunchSequence> loaded;  // empty: onto no GPU
   std::string info;
-  struct Buffer {
-    std::string name, storage;
-    std::vector<std::string> extents;
-    std::vector<const char*> extent_texts;
-  };
-  std::vector<Buffer> buffers;  // as in the recipe
+  std::vector<c::ListedBuffer> buffers;  // as in the recipe
 };
 
 struct epifuse_call {
@@ -42,50 +35,8 @@ struct epifuse_call {
 
 namespace {
 
-thread_local std::string last_error;
-
-epifuse_status fail_with(epifuse_status status, std::string_view message) {
-  last_error = message;
-  return status;
-}
-
-epifuse_status fail_with(const Error& error) {
-  switch (error.kind) {
-    case ErrorKind::user: return fail_with(EPIFUSE_ERROR_USER, error.message);
-    case ErrorKind::environment: return fail_with(EPIFUSE_ERROR_MACHINE, error.message);
-    case ErrorKind::wrong: break;
-  }
-  return fail_with(EPIFUSE_ERROR_WRONG, error.message);
-}
-
-epifuse_status usage(std::string_view message) { return fail_with(EPIFUSE_ERROR_USAGE, message); }
-
-epifuse_status done(const Status& status) { return status ? EPIFUSE_OK : fail_with(status.error()); }
-
-// Nothing is thrown across the interface.
-template <class F>
-epifuse_status guarded(F body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail_with(EPIFUSE_ERROR_MACHINE, "no host memory is left");
-  } catch (const std::exception& failure) {
-    return fail_with(EPIFUSE_ERROR_BUG, fmt::format("a bug of Epifuse: {}", failure.what()));
-  } catch (...) {
-    return fail_with(EPIFUSE_ERROR_BUG, "a bug of Epifuse: an unknown exception");
-  }
-}
-
-// A struct of the caller as ours: fields that it does not have are 0.
-template <class T>
-std::optional<T> take(const T* given) {
-  T ours{};
-  if (!given || given->size < sizeof(size_t)) return std::nullopt;
-  std::memcpy(&ours, given, std::min(given->size, sizeof(T)));
-  return ours;
-}
-
-std::string text_of(const char* text) { return text ? text : ""; }
+static_assert(EPIFUSE_OK == ok && EPIFUSE_ERROR_USER == user_failure && EPIFUSE_ERROR_USAGE == usage_failure &&
+              EPIFUSE_ERROR_MACHINE == machine_failure && EPIFUSE_ERROR_BUG == bug && EPIFUSE_ERROR_WRONG == wrong);
 
 LogSink callback_log(const epifuse_engine_options& options) {
   return [log = options.log, data = options.log_data](LogLevel level, std::string_view text) {
@@ -170,26 +121,6 @@ std::string info_json(const jit::CompiledKernel& kernel, int toolchain_calls) {
   return dump(json);
 }
 
-void list_buffers(epifuse_kernel& kernel) {
-  for (const RecipeTensor& tensor : kernel.recipe.tensors) {
-    epifuse_kernel::Buffer buffer{tensor.name, std::string(storage_name(tensor.storage)), {}, {}};
-    for (const IntExpr& extent : tensor.extents) buffer.extents.push_back(extent.text());
-    kernel.buffers.push_back(std::move(buffer));
-  }
-  // After the last move: short strings move with their owner.
-  for (epifuse_kernel::Buffer& buffer : kernel.buffers)
-    for (const std::string& extent : buffer.extents) buffer.extent_texts.push_back(extent.c_str());
-}
-
-const char* role_name(TensorRole role) {
-  switch (role) {
-    case TensorRole::input: return "input";
-    case TensorRole::output: return "output";
-    case TensorRole::group_sizes: break;
-  }
-  return "group_sizes";
-}
-
 epifuse_status load_kernel(epifuse_engine& engine, const epifuse_kernel_options& options, epifuse_kernel** made) {
   if (!options.spec_path && !options.spec_text) return usage("epifuse_kernel_load: neither spec_path nor spec_text");
   if ((options.dim_count && !options.dims) || (options.left_out_count && !options.left_out)) {
@@ -240,7 +171,7 @@ epifuse_status load_kernel(epifuse_engine& engine, const epifuse_kernel_options&
       if (!loaded) return fail_with(loaded.error());
       kernel->loaded = *std::move(loaded);
     }
-    list_buffers(*kernel);
+    kernel->buffers = list_buffers(kernel->recipe);
     *made = kernel.release();
     return EPIFUSE_OK;
   }
@@ -250,7 +181,7 @@ epifuse_status load_kernel(epifuse_engine& engine, const epifuse_kernel_options&
   kernel->recipe = (**compiled)->image.recipe;
   kernel->dims = (**compiled)->dims();
   kernel->info = info_json(***compiled, engine.engine->toolchain_calls() - calls_before);
-  list_buffers(*kernel);
+  kernel->buffers = list_buffers(kernel->recipe);
   if (device) {
     Result<jit::LoadedKernel> loaded = engine.engine->load(**compiled, device);
     if (!loaded) return fail_with(loaded.error());
@@ -258,41 +189,6 @@ epifuse_status load_kernel(epifuse_engine& engine, const epifuse_kernel_options&
   }
   *made = kernel.release();
   return EPIFUSE_OK;
-}
-
-// The caller's arguments as the runtime's; a usage error's text when they make no sense.
-std::optional<std::string> convert(const epifuse_kernel& kernel, const epifuse_arguments& given,
-                                   runtime::Arguments& into) {
-  if ((given.tensor_count && !given.tensors) || (given.param_count && !given.params)) return "an array is NULL";
-  const auto* bytes = reinterpret_cast<const char*>(given.tensors);
-  const size_t distance = given.tensor_count ? given.tensors->size : 0;
-  for (size_t i = 0; i < given.tensor_count; ++i) {
-    const auto tensor = take(reinterpret_cast<const epifuse_tensor*>(bytes + i * distance));
-    if (!tensor || distance < sizeof(size_t)) return fmt::format("tensor {} does not start with its size", i);
-    if (!tensor->name) return fmt::format("tensor {} has no name", i);
-    if (tensor->rank < 0 || (tensor->rank > 0 && !tensor->extents)) {
-      return fmt::format("tensor '{}' has a rank of {} and {} extents", tensor->name, tensor->rank,
-                         tensor->extents ? "some" : "no");
-    }
-    runtime::TensorArgument argument;
-    argument.name = tensor->name;
-    argument.pointer = reinterpret_cast<cuda::DevicePointer>(tensor->pointer);
-    argument.extents.assign(tensor->extents, tensor->extents + tensor->rank);
-    if (tensor->strides) argument.strides.assign(tensor->strides, tensor->strides + tensor->rank);
-    if (tensor->storage) {
-      argument.storage = parse_storage(tensor->storage);
-      if (!argument.storage)
-        return fmt::format("tensor '{}': no storage is called '{}'", tensor->name, tensor->storage);
-    }
-    into.tensors.push_back(std::move(argument));
-  }
-  for (size_t i = 0; i < given.param_count; ++i) {
-    if (!given.params[i].name) return fmt::format("param {} has no name", i);
-    into.params.push_back({given.params[i].name, given.params[i].value});
-  }
-  into.dims = kernel.dims;
-  into.workspace = {reinterpret_cast<cuda::DevicePointer>(given.workspace), given.workspace_bytes};
-  return std::nullopt;
 }
 
 // Runs `body(arguments)` for a kernel that is on a GPU.
@@ -305,7 +201,8 @@ epifuse_status with_arguments(const char* function, const epifuse_kernel* kernel
   }
   if (!kernel->loaded) return usage(fmt::format("{}: the kernel was loaded onto no GPU", function));
   runtime::Arguments converted;
-  if (const auto wrong = convert(*kernel, *given, converted)) return usage(fmt::format("{}: {}", function, *wrong));
+  if (const auto wrong = convert(*given, converted)) return usage(fmt::format("{}: {}", function, *wrong));
+  converted.dims = kernel->dims;
   return body(converted);
 }
 
@@ -316,7 +213,7 @@ const char* epifuse_version(void) {
   return text.c_str();
 }
 
-const char* epifuse_last_error(void) { return last_error.c_str(); }
+const char* epifuse_last_error(void) { return last_error().c_str(); }
 
 epifuse_status epifuse_engine_create(const epifuse_engine_options* options, epifuse_engine** engine) {
   return guarded([&]() -> epifuse_status {
@@ -392,22 +289,7 @@ epifuse_status epifuse_kernel_buffer(const epifuse_kernel* kernel, size_t index,
     if (!kernel || !info || info->size < sizeof(size_t)) {
       return usage("epifuse_kernel_buffer: a pointer is NULL, or the struct does not start with its size");
     }
-    if (index >= kernel->buffers.size()) {
-      return usage(fmt::format("epifuse_kernel_buffer: there is no buffer {} of {}", index, kernel->buffers.size()));
-    }
-    const RecipeTensor& tensor = kernel->recipe.tensors[index];
-    const epifuse_kernel::Buffer& buffer = kernel->buffers[index];
-    const epifuse_buffer_info ours = {info->size,
-                                      buffer.name.c_str(),
-                                      buffer.storage.c_str(),
-                                      role_name(tensor.role),
-                                      static_cast<int32_t>(buffer.extents.size()),
-                                      tensor.alignment,
-                                      buffer.extent_texts.data(),
-                                      tensor.strided,
-                                      tensor.pointer_axes};
-    std::memcpy(info, &ours, std::min(info->size, sizeof ours));
-    return EPIFUSE_OK;
+    return describe_buffer("epifuse_kernel_buffer", kernel->recipe, kernel->buffers, index, info);
   });
 }
 
@@ -436,16 +318,7 @@ epifuse_status epifuse_bind(const epifuse_kernel* kernel, const epifuse_argument
 }
 
 epifuse_status epifuse_rebind(epifuse_call* call, void* const* pointers, size_t pointer_count, void* workspace) {
-  return guarded([&] {
-    if (!call || (pointer_count && !pointers)) return usage("epifuse_rebind: a pointer is NULL");
-    // No kernel has more: each has its address among the parameters.
-    std::array<cuda::DevicePointer, max_parameter_bytes / sizeof(cuda::DevicePointer)> addresses;
-    if (pointer_count > addresses.size())
-      return usage(fmt::format("epifuse_rebind: no kernel has {} buffers", pointer_count));
-    for (size_t i = 0; i < pointer_count; ++i) addresses[i] = reinterpret_cast<cuda::DevicePointer>(pointers[i]);
-    return done(
-        call->bound.rebind({addresses.data(), pointer_count}, reinterpret_cast<cuda::DevicePointer>(workspace)));
-  });
+  return guarded([&] { return rebind("epifuse_rebind", call, pointers, pointer_count, workspace); });
 }
 
 void epifuse_call_destroy(epifuse_call* call) { delete call; }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "compiler/lowering/value_clusters.h"
 #include "tests/lowering/lowering_support.h"
 
 using namespace epifuse;
@@ -119,6 +120,24 @@ TEST_CASE("several values come out through references, and share what they need"
   const lowering::Sink& sink = plain.plan().epilogue.sinks[0];
   const std::string text = codegen::spell_values(plain.lowered.graph, plain.plan().epilogue, sink.values, "value");
   CHECK(text.find(" = 0.f;\n") != std::string::npos);
+}
+
+TEST_CASE("a product of which only sums are wanted comes out as its factors") {
+  const LoweredText result =
+      lower_text(ragged_spec("in r : f32[M]\nh = gemm(x, w)\nout s : f32[M] = sum(h * exp(r))\n"
+                             "out t : f32[M] = sum(h + r)\nout u : f32[E, N] = sum(h * r)"));
+  const lowering::KernelPlan& plan = result.plan();
+  std::vector<int> products;
+  for (const lowering::ValueCluster& cluster : lowering::value_clusters(plan.epilogue))
+    for (const lowering::SinkGroup& group : cluster.groups)
+      if (lowering::sums_products(plan, group)) products.push_back(group.values[0]);
+  // Not the sum, and not the product whose sums run over rows.
+  REQUIRE(products == std::vector<int>{plan.epilogue.sinks[0].values[0]});
+  const int root = products[0];
+  CHECK(codegen::spell_values(result.lowered.graph, plan.epilogue, {root}, "value", {root}) ==
+        fmt::format("  static EPIFUSE_DEVICE void value(float& first_{0}, float& second_{0}, float sum_0, float in_r) "
+                    "{{\n    const float v2 = expf(in_r);\n    first_{0} = sum_0;\n    second_{0} = v2;\n  }}\n",
+                    root));
 }
 
 TEST_CASE("leaves of different inputs never share a name") {
