@@ -64,8 +64,8 @@ int64_t size_of(const ir::Graph& graph, const jit::InputOptions& data, const ir:
   return size * extent.times / extent.over;
 }
 
-// Sizes of what the command line leaves open.
-void choose_sizes(SizedKernel& kernel, int64_t rows) {
+// Sizes of what the command line leaves open: so many rows, of the first group alone or of each.
+void choose_sizes(SizedKernel& kernel, int64_t rows, bool first_alone) {
   const ir::Graph& graph = kernel.inputs.graph;
   jit::InputOptions& data = kernel.inputs.data;
   for (const ir::Dimension& dim : graph.dims)
@@ -75,7 +75,8 @@ void choose_sizes(SizedKernel& kernel, int64_t rows) {
     if (!data.counts) {
       const int64_t of_each = dim.slot ? std::min(rows, size_of(graph, data, *dim.slot)) : rows;
       const int64_t groups = size_of(graph, data, {1, dim.cut_by, 1});
-      data.counts = std::vector<int64_t>(static_cast<size_t>(groups), of_each);
+      data.counts = std::vector<int64_t>(static_cast<size_t>(groups), first_alone ? 0 : of_each);
+      if (groups > 0) data.counts->front() = of_each;
     }
     kernel.sizes.counts[dim.name] = *data.counts;
   }
@@ -114,7 +115,8 @@ Result<std::optional<std::vector<SizedKernel>>> sized_kernels(const Program& pro
     kernel.name = kernel.inputs.graph.name;
     kernel.left_out = own.left_out;
     kernel.params = own.params;
-    choose_sizes(kernel, line.expected_rows.value_or(usual_rows));
+    // What a launch costs the host does not depend on rows, and the GPU has to keep up with the host.
+    choose_sizes(kernel, line.expected_rows.value_or(line.host ? 1 : usual_rows), line.host && !line.expected_rows);
     if (const Result<ir::Work> work = ir::least_work(kernel.inputs.graph, kernel.sizes); !work) return work.error();
     kernels.push_back(std::move(kernel));
   }
