@@ -91,21 +91,23 @@ std::vector<BundlePtr> BundleSet::bundles() {
 }
 
 Status BundleSet::add(const std::string& path) {
-  bundles();
   Result<BundlePtr> opened = BundleReader::open(disk_, path);
   if (!opened) return opened.error();
-  const std::lock_guard<std::mutex> guard(mutex_);
-  bundles_.push_back(*std::move(opened));
+  add(*std::move(opened));
   return {};
 }
 
 Status BundleSet::add(SharedBytes bytes, std::string name) {
-  bundles();
   Result<BundlePtr> opened = BundleReader::from_bytes(std::move(bytes), std::move(name));
   if (!opened) return opened.error();
-  const std::lock_guard<std::mutex> guard(mutex_);
-  bundles_.push_back(*std::move(opened));
+  add(*std::move(opened));
   return {};
+}
+
+void BundleSet::add(BundlePtr bundle) {
+  bundles();  // those of the paths come first
+  const std::lock_guard<std::mutex> guard(mutex_);
+  bundles_.push_back(std::move(bundle));
 }
 
 bool BundleSet::any() const {

@@ -23,6 +23,7 @@ class BundleSet {
   // Behind those that are there already. The error is the reader's.
   Status add(const std::string& path);
   Status add(SharedBytes bytes, std::string name);
+  void add(BundlePtr bundle);
 
   bool any() const;  // a bundle, whether or not it can be used
 
@@ -41,13 +42,14 @@ class BundleSet {
   // What comes closest to a request that find() does not find: of the same kernel, else nothing.
   std::optional<Nearest> nearest(std::string_view request, const BundleLabel& label);
 
+  std::vector<BundlePtr> bundles();  // those that are used, in their order
+
   // The names of the kernels in all bundles, sorted.
   std::vector<std::string> kernels();
   std::vector<std::string> names();     // of the bundles that are used
   std::vector<std::string> problems();  // messages about those that are not
 
  private:
-  std::vector<BundlePtr> bundles();  // opens what is not open yet
   void warn_once(const std::string& text);
 
   FileSystem& disk_;

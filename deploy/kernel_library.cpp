@@ -1,26 +1,15 @@
 #include "deploy/kernel_library.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <set>
 
-#include "base/cubin.h"
 #include "base/file_system.h"
 #include "deploy/bundle_miss.h"
+#include "deploy/prepared_kernels.h"
 
 namespace epifuse::deploy {
 namespace {
 
 constexpr std::string_view what = "this library of kernels";
-
-Error sealed(std::string_view doing) {
-  return environment_error(fmt::format("{}: everything was sealed, and nothing is loaded any more", doing));
-}
-
-// "sm_90a" of 9.0, for messages about GPUs that Epifuse may have no kernels for.
-std::string capability(const runtime::DeviceInfo& device) {
-  return fmt::format("GPU {} ({}, compute capability {}.{})", device.ordinal, device.name, device.major, device.minor);
-}
 
 }  // namespace
 
@@ -39,11 +28,11 @@ Status KernelLibrary::add_bundle(const std::string& path) {
 
 Status KernelLibrary::add_bundle(SharedBytes bytes, std::string name) {
   if (const Status here = made_here_.check(what); !here) return here;
-  Result<cache::BundlePtr> reader = cache::BundleReader::from_bytes(bytes, std::move(name));
+  Result<cache::BundlePtr> reader = cache::BundleReader::from_bytes(std::move(bytes), std::move(name));
   if (!reader) return reader.error();
   const std::lock_guard<std::mutex> guard(mutex_);
-  if (sealed_) return sealed(fmt::format("the bundle {} is not added", (*reader)->name()));
-  bundles_.push_back({std::move(bytes), *std::move(reader)});
+  if (sealed_) return sealed_error(fmt::format("the bundle {} is not added", (*reader)->name()));
+  bundles_.push_back(*std::move(reader));
   return {};
 }
 
@@ -51,41 +40,21 @@ Result<std::vector<KernelLibrary::Listed>> KernelLibrary::list() const {
   if (const Status here = made_here_.check(what); !here) return here.error();
   const std::lock_guard<std::mutex> guard(mutex_);
   std::vector<Listed> all;
-  for (const Bundle& bundle : bundles_) {
-    const Result<std::vector<size_t>> entries = bundle.reader->find_kernel("");
+  for (const cache::BundlePtr& bundle : bundles_) {
+    const Result<std::vector<size_t>> entries = bundle->find_kernel("");
     if (!entries) return entries.error();
     for (const size_t index : *entries) {
-      Result<cache::BundleLabel> label = bundle.reader->label(index);
+      Result<cache::BundleLabel> label = bundle->label(index);
       if (!label) return label.error();
-      all.push_back({bundle.reader->name(), *std::move(label)});
+      all.push_back({bundle->name(), *std::move(label)});
     }
   }
   return all;
 }
 
-Result<runtime::DevicePtr> KernelLibrary::open_device(int ordinal) {
-  if (ordinal == no_device) return runtime::DevicePtr();
-  if (!driver_) {
-    if (sealed_) return sealed("the driver was not opened");
-    Result<runtime::Driver> driver = load_driver_();
-    if (!driver) return driver.error();
-    driver_ = *std::move(driver);
-  }
-  if (ordinal == current_device) {
-    const Result<int> current = runtime::current_device(*driver_);
-    if (!current) return current.error();
-    ordinal = *current;
-  }
-  if (const auto open = devices_.find(ordinal); open != devices_.end()) return open->second;
-  if (sealed_) return sealed(fmt::format("GPU {} was not prepared", ordinal));
-  Result<runtime::DevicePtr> device = runtime::Device::open(driver_, ordinal);
-  if (device) devices_[ordinal] = *device;
-  return device;
-}
-
 Result<KernelLibrary::Place> KernelLibrary::look_up(const KernelQuery& query) const {
   for (size_t i = 0; i < bundles_.size(); ++i) {
-    const cache::BundleReader& bundle = *bundles_[i].reader;
+    const cache::BundleReader& bundle = *bundles_[i];
     if (!query.request.empty()) {
       const Result<std::optional<size_t>> entry = bundle.find(query.request);
       if (!entry) return entry.error();
@@ -112,10 +81,7 @@ Result<KernelLibrary::Place> KernelLibrary::look_up(const KernelQuery& query) co
 
 std::string KernelLibrary::explain_miss(const KernelQuery& query) const {
   cache::BundleSet set(real_file_system(), {}, nullptr);
-  for (const Bundle& bundle : bundles_) {
-    // It was read once already.
-    (void)set.add(bundle.bytes, bundle.reader->name());
-  }
+  for (const cache::BundlePtr& bundle : bundles_) set.add(bundle);
   return deploy::explain_miss(set, query.request,
                               query.request.empty() ? query.label : label_of_request(query.request));
 }
@@ -124,39 +90,28 @@ Result<runtime::ModulePtr> KernelLibrary::load_module(const DeployedKernel& kern
                                                       const runtime::DevicePtr& device) {
   runtime::ModulePtr& module = modules_[{entry.cubin.data(), entry.recipe.data(), device.get()}];
   if (module) return module;
-  const auto unusable = [&](std::string_view why) {
-    return fmt::format("{} of the bundle {} cannot be used: {}", cache::describe(kernel.label), kernel.bundle, why);
-  };
-  // A driver would refuse it in fewer words.
-  if (const std::optional<int> made_for = cubin_capability(kernel.image.cubin);
-      made_for && *made_for != device->info().major * 10 + device->info().minor)
-    return environment_error(
-        unusable(fmt::format("its cubin is for sm_{}, and this is {}", *made_for, capability(device->info()))));
-  Result<runtime::ModulePtr> loaded = runtime::Module::load(device, kernel.image);
-  if (!loaded) return Error{loaded.error().kind, unusable(loaded.error().message)};
-  module = *std::move(loaded);
-  return module;
+  Result<runtime::ModulePtr> loaded = deploy::load_module(device, kernel.image, kernel.label, kernel.bundle);
+  if (loaded) module = *loaded;
+  return loaded;
 }
 
 Result<KernelPtr> KernelLibrary::load(const Place& place, const runtime::DevicePtr& device) {
   const auto key = std::tuple(place.bundle, place.entry, device.get());
   if (const auto loaded = kernels_.find(key); loaded != kernels_.end()) return loaded->second;
-  const cache::BundleReader& bundle = *bundles_[place.bundle].reader;
+  const cache::BundleReader& bundle = *bundles_[place.bundle];
   if (sealed_) {
     const Result<cache::BundleLabel> label = bundle.label(place.entry);
     if (!label) return label.error();
-    return sealed(fmt::format("{} of the bundle {} was not loaded", cache::describe(*label), bundle.name()));
+    return sealed_error(fmt::format("{} of the bundle {} was not loaded", cache::describe(*label), bundle.name()));
   }
   Result<cache::BundleEntry> entry = bundle.entry(place.entry);
   if (!entry) return entry.error();
   auto kernel = std::make_shared<DeployedKernel>();
   kernel->bundle = bundle.name();
-  kernel->label = std::move(entry->label);
+  kernel->label = entry->label;
   kernel->info = entry->info;
-  Result<KernelImage> image = KernelImage::from_parts(entry->recipe, entry->image, entry->cubin);
-  if (!image)
-    return Error{ErrorKind::wrong, fmt::format("{} of the bundle {} cannot be read: {}", cache::describe(kernel->label),
-                                               bundle.name(), image.error().message)};
+  Result<KernelImage> image = image_of(*entry, bundle.name());
+  if (!image) return image.error();
   kernel->image = *std::move(image);
   if (device) {
     Result<runtime::ModulePtr> module = load_module(*kernel, *entry, device);
@@ -169,7 +124,7 @@ Result<KernelPtr> KernelLibrary::load(const Place& place, const runtime::DeviceP
 Result<KernelPtr> KernelLibrary::find(const KernelQuery& query, int device) {
   if (const Status here = made_here_.check(what); !here) return here.error();
   const std::lock_guard<std::mutex> guard(mutex_);
-  const Result<runtime::DevicePtr> opened = open_device(device);
+  const Result<runtime::DevicePtr> opened = devices_.open(device);
   if (!opened) return opened.error();
   KernelQuery wanted = query;
   if (wanted.request.empty() && wanted.label.target.empty()) {
@@ -185,7 +140,7 @@ Result<KernelPtr> KernelLibrary::find(const KernelQuery& query, int device) {
 Result<size_t> KernelLibrary::prepare(int device) {
   if (const Status here = made_here_.check(what); !here) return here.error();
   const std::lock_guard<std::mutex> guard(mutex_);
-  const Result<runtime::DevicePtr> opened = open_device(device);
+  const Result<runtime::DevicePtr> opened = devices_.open(device);
   if (!opened) return opened.error();
   std::string target;  // empty: all, onto no GPU
   if (*opened) {
@@ -193,31 +148,21 @@ Result<size_t> KernelLibrary::prepare(int device) {
     if (!of_device) return of_device.error();
     target = of_device->name;
   }
-  size_t count = 0;
-  std::set<std::string> others;
-  for (size_t i = 0; i < bundles_.size(); ++i) {
-    for (size_t entry = 0; entry < bundles_[i].reader->size(); ++entry) {
-      const Result<cache::BundleLabel> label = bundles_[i].reader->label(entry);
-      if (!label) return label.error();
-      if (!target.empty() && label->target != target) {
-        others.insert(label->target);
-        continue;
-      }
-      const Result<KernelPtr> loaded = load({i, entry}, *opened);
-      if (!loaded) return loaded.error();
-      ++count;
-    }
-  }
-  if (count > 0) return count;
-  if (others.empty()) return environment_error("there is nothing to prepare: no bundle has a kernel");
-  return environment_error(fmt::format("no bundle has a kernel for {}, which is {}; they have {}",
-                                       capability((*opened)->info()), target, fmt::join(others, ", ")));
+  const Result<KernelsOfTarget> found =
+      visit_kernels(bundles_, target, [&](size_t bundle, size_t entry, const cache::BundleLabel&) -> Status {
+        const Result<KernelPtr> loaded = load({bundle, entry}, *opened);
+        return loaded ? Status() : Status(loaded.error());
+      });
+  if (!found) return found.error();
+  if (found->count == 0) return nothing_to_prepare(*found, target, opened->get());
+  return found->count;
 }
 
 Status KernelLibrary::seal() {
   if (const Status here = made_here_.check(what); !here) return here;
   const std::lock_guard<std::mutex> guard(mutex_);
   sealed_ = true;
+  devices_.seal();
   return {};
 }
 

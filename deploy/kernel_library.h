@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,12 +14,10 @@
 #include "base/result.h"
 #include "base/shared_bytes.h"
 #include "cache/bundle_reader.h"
+#include "deploy/device_table.h"
 #include "runtime/bind.h"
 
 namespace epifuse::deploy {
-
-inline constexpr int no_device = -1;       // on no GPU: what a bundle has is known without one
-inline constexpr int current_device = -2;  // that of the thread's current CUDA context, else GPU 0
 
 // What finds a kernel: its canonical request (docs/bundles.md), or, where that is empty, its label, all of it. A label
 // without a target takes that of the GPU.
@@ -45,9 +42,8 @@ using KernelPtr = std::shared_ptr<const DeployedKernel>;
 // Thread-safe; finding and loading take turns. Does not survive a fork: in the child everything is an error.
 class KernelLibrary {
  public:
-  using LoadDriver = std::function<Result<runtime::Driver>()>;
-  // The driver is opened when a GPU is needed for the first time.
-  explicit KernelLibrary(LoadDriver load_driver) : load_driver_(std::move(load_driver)) {}
+  using LoadDriver = DeviceTable::LoadDriver;
+  explicit KernelLibrary(LoadDriver load_driver) : devices_(std::move(load_driver)) {}
 
   // Behind those that are there. Errors: the reader's (cache/bundle_reader.h); after seal() (user).
   Status add_bundle(const std::string& path);
@@ -72,29 +68,21 @@ class KernelLibrary {
   Status seal();
 
  private:
-  struct Bundle {
-    SharedBytes bytes;
-    cache::BundlePtr reader;
-  };
   struct Place {
     size_t bundle, entry;
   };
 
-  Status add_locked(SharedBytes bytes, std::string name);
-  Result<runtime::DevicePtr> open_device(int ordinal);  // null for no_device
   Result<Place> look_up(const KernelQuery& query) const;
   Result<KernelPtr> load(const Place& place, const runtime::DevicePtr& device);
   Result<runtime::ModulePtr> load_module(const DeployedKernel& kernel, const cache::BundleEntry& entry,
                                          const runtime::DevicePtr& device);
   std::string explain_miss(const KernelQuery& query) const;
 
-  const LoadDriver load_driver_;
   const MadeHere made_here_;
+  DeviceTable devices_;
   mutable std::mutex mutex_;  // guards what follows
   bool sealed_ = false;
-  std::vector<Bundle> bundles_;
-  runtime::Driver driver_;
-  std::map<int, runtime::DevicePtr> devices_;
+  std::vector<cache::BundlePtr> bundles_;
   std::map<std::tuple<size_t, size_t, const runtime::Device*>, KernelPtr> kernels_;  // by bundle and entry
   // Entries that share a cubin and a recipe, as those of several sets of dims do, share a module.
   std::map<std::tuple<const char*, const char*, const runtime::Device*>, runtime::ModulePtr> modules_;

@@ -76,6 +76,9 @@ class ArtifactStore {
   // The image itself, whatever it spills.
   Result<Artifact> get_anyway(const Build& build);
 
+  // From here on nothing is compiled: an artifact that is not there is an error (environment) that says so.
+  void seal() { sealed_ = true; }
+
   int toolchain_calls() const { return calls_; }
   cache::KernelCache& cache() { return cache_; }
   toolchain::Toolchain& toolchain() { return *toolchain_; }
@@ -109,6 +112,7 @@ class ArtifactStore {
   const bool may_compile_;
   cache::KernelCache cache_;
   std::atomic<int> calls_{0};
+  std::atomic<bool> sealed_{false};
 };
 
 }  // namespace epifuse::jit

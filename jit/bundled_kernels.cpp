@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/cubin.h"
 #include "base/version.h"
 #include "compiler/toolchain/artifact_request.h"
 #include "deploy/bundle_miss.h"
@@ -111,6 +112,34 @@ std::string why_stale(const BundleInfo& info, const PlannedKernel& planned) {
     return changed(name, info.source) ? fmt::format("the plan {} has other code now", name) : "";
   }
   return fmt::format("there is no plan {} any more", info.plan);
+}
+
+BundleAnswer ask_bundles(cache::BundleSet& bundles, const PlannedKernel& planned, bool tuned_first) {
+  BundleAnswer answer;
+  std::optional<cache::BundleSet::Found> found = bundles.find(planned.request);
+  if (!found) return answer;
+  const std::string who =
+      fmt::format("{} of the bundle {}", cache::describe(found->entry.label), found->bundle->name());
+  const auto unusable = [&](const std::string& why) {
+    answer.unusable = fmt::format("{} is not used: {}", who, why);
+    return answer;
+  };
+  Result<BundleInfo> info = BundleInfo::parse(found->entry.info);
+  if (!info) return unusable(info.error().message);
+  Result<KernelImage> image =
+      KernelImage::from_parts(found->entry.recipe, found->entry.image, std::move(found->entry.cubin));
+  if (!image) return unusable(image.error().message);
+  const Target& target = planned.lowered.plans.front().target;
+  if (const std::optional<int> made_for = cubin_capability(image->cubin);
+      made_for && *made_for != target.major * 10 + target.minor)
+    return unusable(fmt::format("its cubin is for sm_{}", *made_for));
+  if (tuned_first && planned.lowered.has_preferred && planned.tuned != info->tuned) {
+    answer.passed_over =
+        fmt::format("{} has the plan {}, and the tuning file names {}", who, info->plan, planned.tuned);
+    return answer;
+  }
+  answer.kernel = BundleAnswer::Kernel{found->bundle->name(), *std::move(info), *std::move(image)};
+  return answer;
 }
 
 std::string explain_miss(cache::BundleSet& bundles, const PlannedKernel& planned) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/kernel_image.h"
 #include "base/result.h"
 #include "cache/bundle_set.h"
 #include "compiler/compiler.h"
@@ -47,6 +48,23 @@ std::string source_of(const PlannedKernel& planned);
 // Why an entry is not what a build of this plan list would make: "the plan pingpong 128x192 has another CUDA text".
 // Empty: it is. Nothing is compiled.
 std::string why_stale(const BundleInfo& info, const PlannedKernel& planned);
+
+// What bundles answer to a request.
+struct BundleAnswer {
+  struct Kernel {
+    std::string bundle;  // its name
+    BundleInfo info;
+    KernelImage image;
+  };
+  std::optional<Kernel> kernel;  // that is used
+  // Why one that is there is not used: it cannot be, or the tuning file wants another plan. Empty: there is none.
+  std::string unusable, passed_over;
+
+  bool found_one() const { return kernel || !unusable.empty() || !passed_over.empty(); }
+};
+// `tuned_first`: a tuning file on this machine is newer than any bundle, so that its plan is compiled. Where nothing is
+// compiled, the bundle is all there is.
+BundleAnswer ask_bundles(cache::BundleSet& bundles, const PlannedKernel& planned, bool tuned_first);
 
 // For a kernel that no bundle has: which bundles there are, what comes nearest, what differs, and the command that
 // builds it. Lines, the first without indentation.

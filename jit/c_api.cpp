@@ -1,42 +1,19 @@
 // The C interface over Engine and runtime: conversions and error codes, no decisions.
 #include <fmt/format.h>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "base/ensure.h"
 #include "base/version.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
-#include "deploy/c_interface.h"
-#include "jit/epifuse.h"
-#include "jit/unfused.h"
+#include "jit/c_objects.h"
 
 using namespace epifuse;
 using namespace epifuse::c;
-
-// A driver and the devices that were opened with it.
-struct epifuse_engine {
-  std::shared_ptr<jit::Engine> engine;
-  std::mutex mutex;
-  runtime::Driver driver;
-  std::map<int, runtime::DevicePtr> devices;
-};
-
-struct epifuse_kernel {
-  LaunchRecipe recipe;  // what is bound; of an unfused kernel without steps
-  std::vector<runtime::NamedInteger> dims;
-  std::optional<jit::LaunchSequence> loaded;  // empty: onto no GPU
-  std::string info;
-  std::vector<c::ListedBuffer> buffers;  // as in the recipe
-};
-
-struct epifuse_call {
-  jit::BoundSequence bound;
-};
 
 namespace {
 
 static_assert(EPIFUSE_OK == ok && EPIFUSE_ERROR_USER == user_failure && EPIFUSE_ERROR_USAGE == usage_failure &&
               EPIFUSE_ERROR_MACHINE == machine_failure && EPIFUSE_ERROR_BUG == bug && EPIFUSE_ERROR_WRONG == wrong);
+static_assert(EPIFUSE_DEVICE_NONE == deploy::no_device && EPIFUSE_DEVICE_CURRENT == deploy::current_device);
 
 LogSink callback_log(const epifuse_engine_options& options) {
   return [log = options.log, data = options.log_data](LogLevel level, std::string_view text) {
@@ -44,25 +21,27 @@ LogSink callback_log(const epifuse_engine_options& options) {
   };
 }
 
-Result<runtime::DevicePtr> open_device(epifuse_engine& engine, int ordinal) {
-  const std::lock_guard<std::mutex> guard(engine.mutex);
-  if (!engine.driver) {
-    Result<runtime::Driver> driver = runtime::load_driver();
-    if (!driver) return driver.error();
-    engine.driver = *std::move(driver);
+// The caller's options into the settings of the environment; a usage error's text when they make no sense.
+std::optional<std::string> apply(const epifuse_engine_options& options, Settings& settings) {
+  if (options.cache_directory) {
+    settings.cache_directory = options.cache_directory;
+    settings.cache_wanted = !settings.cache_directory.empty();
   }
-  if (ordinal == EPIFUSE_DEVICE_CURRENT) {
-    const Result<int> current = runtime::current_device(*engine.driver);
-    if (!current) return current.error();
-    ordinal = *current;
-  }
-  runtime::DevicePtr& device = engine.devices[ordinal];
-  if (!device) {
-    Result<runtime::DevicePtr> opened = runtime::Device::open(engine.driver, ordinal);
-    if (!opened) return opened.error();
-    device = *std::move(opened);
-  }
-  return device;
+  if (options.bundle_count && !options.bundles) return "an array is NULL";
+  std::vector<std::string> bundles;
+  for (size_t i = 0; i < options.bundle_count; ++i) bundles.push_back(text_of(options.bundles[i]));
+  settings.bundles.insert(settings.bundles.begin(), bundles.begin(), bundles.end());
+  if (options.jit < EPIFUSE_JIT_DEFAULT || options.jit > EPIFUSE_JIT_OFF) return fmt::format("jit is {}", options.jit);
+  if (options.jit != EPIFUSE_JIT_DEFAULT) settings.jit = options.jit == EPIFUSE_JIT_ON;
+  if (options.cache_trust < EPIFUSE_CACHE_TRUST_DEFAULT || options.cache_trust > EPIFUSE_CACHE_TRUST_SHARED)
+    return fmt::format("cache_trust is {}", options.cache_trust);
+  if (options.cache_trust != EPIFUSE_CACHE_TRUST_DEFAULT)
+    settings.trust_shared = options.cache_trust == EPIFUSE_CACHE_TRUST_SHARED;
+  if (options.cache_bytes < EPIFUSE_CACHE_UNLIMITED) return fmt::format("cache_bytes is {}", options.cache_bytes);
+  if (options.cache_bytes != 0)
+    settings.cache_bytes =
+        options.cache_bytes == EPIFUSE_CACHE_UNLIMITED ? 0 : static_cast<uint64_t>(options.cache_bytes);
+  return std::nullopt;
 }
 
 std::string dump(const nlohmann::ordered_json& json) {
@@ -134,12 +113,9 @@ epifuse_status load_kernel(epifuse_engine& engine, const epifuse_kernel_options&
   for (size_t i = 0; i < options.left_out_count; ++i) compiler.left_out.insert(text_of(options.left_out[i]));
   compiler.schedule = text_of(options.schedule);
 
-  runtime::DevicePtr device;
-  if (options.device != EPIFUSE_DEVICE_NONE) {
-    Result<runtime::DevicePtr> opened = open_device(engine, options.device);
-    if (!opened) return fail_with(opened.error());
-    device = *std::move(opened);
-  }
+  const Result<runtime::DevicePtr> opened = engine.devices.open(options.device);
+  if (!opened) return fail_with(opened.error());
+  const runtime::DevicePtr& device = *opened;
   if (options.target || device) {
     const Result<Target> target = options.target ? parse_target(options.target) : runtime::target_of(device->info());
     if (!target) return fail_with(target.error());
@@ -222,25 +198,14 @@ epifuse_status epifuse_engine_create(const epifuse_engine_options* options, epif
     if (!given) return usage("epifuse_engine_create: the options do not start with their size");
     Result<Settings> settings = read_settings();
     if (!settings) return fail_with(settings.error());
-    if (given->cache_directory) {
-      settings->cache_directory = given->cache_directory;
-      settings->cache_wanted = !settings->cache_directory.empty();
-    }
-    if (given->bundle_count && !given->bundles) return usage("epifuse_engine_create: an array is NULL");
-    std::vector<std::string> bundles;
-    for (size_t i = 0; i < given->bundle_count; ++i) bundles.push_back(text_of(given->bundles[i]));
-    settings->bundles.insert(settings->bundles.begin(), bundles.begin(), bundles.end());
-    if (given->jit < EPIFUSE_JIT_DEFAULT || given->jit > EPIFUSE_JIT_OFF)
-      return usage(fmt::format("epifuse_engine_create: jit is {}", given->jit));
-    if (given->jit != EPIFUSE_JIT_DEFAULT) settings->jit = given->jit == EPIFUSE_JIT_ON;
+    if (const auto wrong = apply(*given, *settings)) return usage(fmt::format("epifuse_engine_create: {}", *wrong));
     jit::EngineOptions engine_options;
     engine_options.log = given->log ? callback_log(*given) : stderr_log(settings->log);
     engine_options.settings = *settings;
-    auto made = std::make_unique<epifuse_engine>();
-    made->engine = std::make_shared<jit::Engine>(
+    auto made = std::make_shared<jit::Engine>(
         std::move(engine_options), std::make_shared<toolchain::NvrtcToolchain>(real_file_system(), *settings),
         real_file_system());
-    *engine = made.release();
+    *engine = new epifuse_engine{std::move(made), deploy::DeviceTable([] { return runtime::load_driver(); })};
     return EPIFUSE_OK;
   });
 }
@@ -260,6 +225,28 @@ epifuse_status epifuse_engine_add_bundle_memory(epifuse_engine* engine, const vo
     if (!engine || !bytes) return usage("epifuse_engine_add_bundle_memory: a pointer is NULL");
     return done(engine->engine->add_bundle(SharedBytes(nullptr, {static_cast<const char*>(bytes), size}),
                                            name ? name : "in memory"));
+  });
+}
+
+epifuse_status epifuse_engine_prepare(epifuse_engine* engine, int32_t device, size_t* count) {
+  return guarded([&]() -> epifuse_status {
+    if (!engine) return usage("epifuse_engine_prepare: engine is NULL");
+    if (device == EPIFUSE_DEVICE_NONE) return usage("epifuse_engine_prepare: it is for a GPU");
+    const Result<runtime::DevicePtr> opened = engine->devices.open(device);
+    if (!opened) return fail_with(opened.error());
+    const Result<size_t> prepared = engine->engine->prepare(*opened);
+    if (!prepared) return fail_with(prepared.error());
+    if (count) *count = *prepared;
+    return EPIFUSE_OK;
+  });
+}
+
+epifuse_status epifuse_engine_seal(epifuse_engine* engine) {
+  return guarded([&]() -> epifuse_status {
+    if (!engine) return usage("epifuse_engine_seal: engine is NULL");
+    if (const Status sealed = engine->engine->seal(); !sealed) return fail_with(sealed.error());
+    engine->devices.seal();
+    return EPIFUSE_OK;
   });
 }
 

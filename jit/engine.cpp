@@ -2,18 +2,20 @@
 #include "jit/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fmt/format.h>
 #include <map>
 #include <mutex>
 
-#include "base/cubin.h"
 #include "base/digest.h"
 #include "base/ensure.h"
 #include "base/forks.h"
 #include "compiler/interpreter/parallel.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
+#include "deploy/prepared_kernels.h"
 #include "jit/bundled_kernels.h"
+#include "jit/loaded_modules.h"
 #include "jit/request_record.h"
 #include "jit/tuned_plans.h"
 
@@ -68,18 +70,14 @@ size_t place_of_plan(PlannedKernel& planned, const std::string& name) {
   return plans.size() - 1;
 }
 
-// What a kernel's module is found by. A bundle's word for its key decides nothing: its bytes do.
-std::string module_name(const CompiledKernel& kernel) {
-  if (kernel.from != From::bundle) return kernel.key;
-  return fmt::format("{} {} {}", kernel.key, digest(kernel.image.cubin).hex(),
-                     digest(kernel.image.recipe.to_json()).hex());
+// What the module of a bundle's kernel is found by. The bundle's word for its key decides nothing: its bytes do.
+std::string module_name(const std::string& key, const KernelImage& image) {
+  return fmt::format("{} {} {}", key, digest(image.cubin).hex(), digest(image.recipe.to_json()).hex());
 }
 
-// A module on a device, loaded by the first who asks.
-struct LoadSlot {
-  std::mutex mutex;
-  runtime::ModulePtr module;
-};
+std::string module_name(const CompiledKernel& kernel) {
+  return kernel.from == From::bundle ? module_name(kernel.key, kernel.image) : kernel.key;
+}
 
 }  // namespace
 
@@ -115,10 +113,14 @@ struct Engine::State {
   // `planning` milliseconds went by before `start`.
   Result<CompiledKernelPtr> compile(PlannedKernel planned, Clock::time_point start, double planning);
 
-  // Nothing when no bundle has the request, or none that can be used; `planned` is then what it was.
-  CompiledKernelPtr from_bundle(PlannedKernel& planned, Clock::time_point start, double planning);
+  // Nothing when no bundle has the request, or none that can be used; `planned` is then what it was. `tuned_first`: nor
+  // when the tuning file names another plan, which can be compiled.
+  CompiledKernelPtr from_bundle(PlannedKernel& planned, bool tuned_first, Clock::time_point start, double planning);
 
   Error with_bundles(Error error, const PlannedKernel& planned);
+
+  // An entry of a bundle onto the device.
+  Status prepare(const cache::BundleReader& bundle, size_t entry, const runtime::DevicePtr& device);
 
   // As plan_kernel, by the tuning file where the options name no plan.
   std::optional<PlannedKernel> plan(const Program& program, std::string_view kernel, const CompilerOptions& options,
@@ -131,9 +133,10 @@ struct Engine::State {
   cache::BundleSet bundles;
   RequestRecorder recorder;
   const bool may_compile;
-  std::mutex mutex;  // guards the table, not the slots
-  // A loaded module keeps its device, so no other one can come to have the address.
-  std::map<std::pair<std::string, const runtime::Device*>, std::shared_ptr<LoadSlot>> loaded;
+  LoadedModules loaded;
+  std::atomic<bool> sealed{false};
+  std::mutex mutex;                         // guards what follows
+  std::map<std::string, KernelImage> made;  // what came from elsewhere than a bundle, by its key: for prepare()
 };
 
 Engine::Engine(EngineOptions options, std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk)
@@ -194,7 +197,7 @@ std::vector<Result<CompiledKernelPtr>> Engine::compile_all(std::vector<PlannedKe
 
 Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::time_point start, double planning) {
   if (const Status here = made_here.check("this Engine"); !here) return here.error();
-  if (CompiledKernelPtr found = from_bundle(planned, start, planning)) return found;
+  if (CompiledKernelPtr found = from_bundle(planned, may_compile, start, planning)) return found;
   const std::vector<lowering::KernelPlan>& plans = planned.lowered.plans;
   auto made = std::make_shared<CompiledKernel>();
   CompileTimes& times = made->times;
@@ -217,6 +220,10 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::t
     made->key = std::move(artifact.key);
     made->from = artifact.from;
     made->planned = std::move(planned);
+    {
+      const std::lock_guard<std::mutex> guard(mutex);
+      this->made.try_emplace(made->key, made->image);
+    }
     add(artifact.times);
     made->milliseconds = milliseconds_since(start);
     times.look_up = std::max(0.0, made->milliseconds - times.plan - times.emit - times.toolchain);
@@ -227,11 +234,18 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::t
     return CompiledKernelPtr(std::move(made));
   };
 
+  const auto missed = [&](const Error& error) -> Result<CompiledKernelPtr> {
+    // The tuning file's plan is not there, and will not be.
+    if (sealed && may_compile)
+      if (CompiledKernelPtr found = from_bundle(planned, false, start, planning)) return found;
+    return with_bundles(error, planned);
+  };
+
   size_t best = 0;
   std::vector<Refusal> refusals;
   for (size_t i = 0; i < plans.size(); ++i) {
     Result<std::variant<Artifact, Refusal>> got = store.get(build(i));
-    if (!got) return with_bundles(got.error(), planned);
+    if (!got) return missed(got.error());
     if (auto* artifact = std::get_if<Artifact>(&*got)) return finish(i, std::move(*artifact));
     refusals.push_back(std::get<Refusal>(*got));
     add(refusals[i].times);
@@ -242,7 +256,7 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::t
   }
 
   Result<Artifact> artifact = store.get_anyway(build(best));
-  if (!artifact) return with_bundles(artifact.error(), planned);
+  if (!artifact) return missed(artifact.error());
   // It was compiled a moment ago, to be looked at, and is in memory since.
   if (refusals[best].compiled) {
     artifact->from = From::toolchain;
@@ -259,48 +273,32 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::t
   return finish(best, *std::move(artifact));
 }
 
-CompiledKernelPtr Engine::State::from_bundle(PlannedKernel& planned, Clock::time_point start, double planning) {
+CompiledKernelPtr Engine::State::from_bundle(PlannedKernel& planned, bool tuned_first, Clock::time_point start,
+                                             double planning) {
   if (!bundles.any()) return nullptr;
-  std::optional<cache::BundleSet::Found> found = bundles.find(planned.request);
-  if (!found) {
-    if (may_compile) say(LogLevel::info, explain_miss(bundles, planned));
+  BundleAnswer answer = ask_bundles(bundles, planned, tuned_first);
+  if (!answer.unusable.empty()) say(LogLevel::warn, answer.unusable);
+  if (!answer.passed_over.empty()) say(LogLevel::info, answer.passed_over);
+  if (!answer.kernel) {
+    if (tuned_first && !answer.found_one()) say(LogLevel::info, explain_miss(bundles, planned));
     return nullptr;
   }
-  const std::string& name = found->bundle->name();
-  Result<BundleInfo> info = BundleInfo::parse(found->entry.info);
-  Result<KernelImage> image =
-      KernelImage::from_parts(found->entry.recipe, found->entry.image, std::move(found->entry.cubin));
-  const auto unusable = [&](const std::string& why) {
-    say(LogLevel::warn,
-        fmt::format("{} of the bundle {} is not used: {}", cache::describe(found->entry.label), name, why));
-    return nullptr;
-  };
-  if (!info) return unusable(info.error().message);
-  if (!image) return unusable(image.error().message);
-  const Target& target = planned.lowered.plans.front().target;
-  if (const std::optional<int> made_for = cubin_capability(image->cubin);
-      made_for && *made_for != target.major * 10 + target.minor)
-    return unusable(fmt::format("its cubin is for sm_{}", *made_for));
-  // A tuning file on this machine is newer than the bundle, but where nothing is compiled the bundle is all there is.
-  if (may_compile && planned.lowered.has_preferred && planned.tuned != info->tuned) {
-    say(LogLevel::info, fmt::format("{} of the bundle {} has the plan {}, and the tuning file names {}",
-                                    cache::describe(found->entry.label), name, info->plan, planned.tuned));
-    return nullptr;
-  }
+  BundleInfo& info = answer.kernel->info;
   auto made = std::make_shared<CompiledKernel>();
-  made->image = *std::move(image);
-  made->key = std::move(info->key);
+  made->image = std::move(answer.kernel->image);
+  made->key = std::move(info.key);
   made->from = From::bundle;
-  made->bundle = name;
-  made->schedule_name = std::move(info->plan);
-  for (BundleInfo::Refused& one : info->refused) made->refused.push_back({std::move(one.plan), std::move(one.reason)});
+  made->bundle = std::move(answer.kernel->bundle);
+  made->schedule_name = std::move(info.plan);
+  for (BundleInfo::Refused& one : info.refused) made->refused.push_back({std::move(one.plan), std::move(one.reason)});
   made->planned = std::move(planned);
   made->plan = place_of_plan(made->planned, made->schedule_name);
   made->milliseconds = milliseconds_since(start);
   made->times.plan = planning;
   made->times.look_up = std::max(0.0, made->milliseconds - planning);
-  say(LogLevel::debug, fmt::format("kernel '{}' from the bundle {} in {:.2f} ms: plan {:.2f}, look-up {:.2f}",
-                                   made->image.recipe.kernel, name, made->milliseconds, planning, made->times.look_up));
+  say(LogLevel::debug,
+      fmt::format("kernel '{}' from the bundle {} in {:.2f} ms: plan {:.2f}, look-up {:.2f}", made->image.recipe.kernel,
+                  made->bundle, made->milliseconds, planning, made->times.look_up));
   return made;
 }
 
@@ -310,8 +308,13 @@ Error Engine::State::with_bundles(Error error, const PlannedKernel& planned) {
   return error;
 }
 
-Status Engine::add_bundle(const std::string& path) { return state_->bundles.add(path); }
+Status Engine::add_bundle(const std::string& path) {
+  if (state_->sealed) return deploy::sealed_error(fmt::format("the bundle {} is not added", path));
+  return state_->bundles.add(path);
+}
+
 Status Engine::add_bundle(SharedBytes bytes, std::string name) {
+  if (state_->sealed) return deploy::sealed_error(fmt::format("the bundle {} is not added", name));
   return state_->bundles.add(std::move(bytes), std::move(name));
 }
 
@@ -333,20 +336,67 @@ Result<KernelImage> Engine::compile_text(const toolchain::CompileRequest& reques
 Result<LoadedKernel> Engine::load(CompiledKernelPtr compiled, const runtime::DevicePtr& device) {
   if (const Status here = state_->made_here.check("this Engine"); !here) return here.error();
   EPIFUSE_ENSURE(compiled && device, "load of nothing");
-  std::shared_ptr<LoadSlot> slot;
+  Result<runtime::ModulePtr> module = state_->loaded.get(
+      module_name(*compiled), device, [&] { return cache::describe(label_of(compiled->planned)); },
+      [&] { return runtime::Module::load(device, compiled->image); });
+  if (!module) return module.error();
+  return LoadedKernel{std::move(compiled), *std::move(module)};
+}
+
+Status Engine::State::prepare(const cache::BundleReader& bundle, size_t entry, const runtime::DevicePtr& device) {
+  const Result<cache::BundleEntry> found = bundle.entry(entry);
+  if (!found) return found.error();
+  const Result<BundleInfo> info = BundleInfo::parse(found->info);
+  if (!info)
+    return Error{ErrorKind::wrong, fmt::format("{} of the bundle {} cannot be read: {}", cache::describe(found->label),
+                                               bundle.name(), info.error().message)};
+  const Result<KernelImage> image = deploy::image_of(*found, bundle.name());
+  if (!image) return image.error();
+  const Result<runtime::ModulePtr> module = loaded.get(
+      module_name(info->key, *image), device,
+      [&] { return fmt::format("{} of the bundle {}", cache::describe(found->label), bundle.name()); },
+      [&] { return deploy::load_module(device, *image, found->label, bundle.name()); });
+  return module ? Status() : Status(module.error());
+}
+
+Result<size_t> Engine::prepare(const runtime::DevicePtr& device) {
+  if (const Status here = state_->made_here.check("this Engine"); !here) return here.error();
+  EPIFUSE_ENSURE(device, "prepare for nothing");
+  const Result<Target> target = runtime::target_of(device->info());
+  if (!target) return target.error();
+  const std::vector<cache::BundlePtr> bundles = state_->bundles.bundles();
+  const Result<deploy::KernelsOfTarget> found =
+      deploy::visit_kernels(bundles, target->name, [&](size_t bundle, size_t entry, const cache::BundleLabel&) {
+        return state_->prepare(*bundles[bundle], entry, device);
+      });
+  if (!found) return found.error();
+  size_t count = found->count;
+  std::map<std::string, KernelImage> made;
   {
     const std::lock_guard<std::mutex> guard(state_->mutex);
-    std::shared_ptr<LoadSlot>& place = state_->loaded[{module_name(*compiled), device.get()}];
-    if (!place) place = std::make_shared<LoadSlot>();
-    slot = place;
+    made = state_->made;
   }
-  const std::lock_guard<std::mutex> guard(slot->mutex);
-  if (!slot->module) {
-    Result<runtime::ModulePtr> module = runtime::Module::load(device, compiled->image);
+  for (const auto& [key, image] : made) {
+    if (image.recipe.target != target->name) continue;
+    const Result<runtime::ModulePtr> module = state_->loaded.get(
+        key, device, [&] { return fmt::format("kernel '{}' for {}", image.recipe.kernel, image.recipe.target); },
+        [&] { return runtime::Module::load(device, image); });
     if (!module) return module.error();
-    slot->module = *std::move(module);
+    ++count;
   }
-  return LoadedKernel{std::move(compiled), slot->module};
+  if (count > 0) return count;
+  Error nothing = deploy::nothing_to_prepare(*found, target->name, device.get());
+  nothing.message += ", and this engine has compiled none";
+  for (const std::string& problem : state_->bundles.problems()) nothing.message += "\n  " + problem;
+  return nothing;
+}
+
+Status Engine::seal() {
+  if (const Status here = state_->made_here.check("this Engine"); !here) return here;
+  state_->sealed = true;
+  state_->store.seal();
+  state_->loaded.seal();
+  return {};
 }
 
 int Engine::toolchain_calls() const { return state_->store.toolchain_calls(); }

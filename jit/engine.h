@@ -108,8 +108,18 @@ class Engine {
   // Loads onto the device; once for each kernel and device, however many threads ask.
   Result<LoadedKernel> load(CompiledKernelPtr compiled, const runtime::DevicePtr& device);
 
+  // Loads onto the device every kernel of the bundles that is for its target, and every kernel that this engine has
+  // compiled or taken from the cache, so that no later load() loads any: loading takes locks of the driver and may wait
+  // until the device is idle. Gives their number. Errors: there is none (environment); damage in a bundle (wrong); what
+  // the driver says of a kernel, which is named.
+  Result<size_t> prepare(const runtime::DevicePtr& device);
+  // From here on compile() gives what is in the bundles or the cache, load() what is loaded; a miss of either is an
+  // error (environment) that names the kernel. No bundle is added any more. Waits for the loads of other threads; what
+  // they are compiling is compiled to its end, and not loaded.
+  Status seal();
+
   // One more bundle to look into, behind the others; of a file, or of memory that outlives every kernel that is loaded
-  // from it. The errors are BundleReader's.
+  // from it. Errors: BundleReader's; after seal() (environment).
   Status add_bundle(const std::string& path);
   Status add_bundle(SharedBytes bytes, std::string name);
 

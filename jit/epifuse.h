@@ -51,12 +51,25 @@ typedef struct epifuse_engine_options {
   const char* const* bundles; /* files of prebuilt kernels, looked into before those of EPIFUSE_BUNDLES */
   size_t bundle_count;
   int32_t jit; /* EPIFUSE_JIT_…: whether a kernel that is in no bundle and no cache is compiled */
+  /* What the cache directory may take on the disk, in bytes; what was used least recently goes. 0: EPIFUSE_CACHE_SIZE
+   * decides. EPIFUSE_CACHE_UNLIMITED: any number. */
+  int64_t cache_bytes;
+  int32_t cache_trust; /* EPIFUSE_CACHE_TRUST_…: which of the directories of EPIFUSE_CACHE_READ are used */
 } epifuse_engine_options;
 
 enum {
   EPIFUSE_JIT_DEFAULT = 0, /* as EPIFUSE_JIT says */
   EPIFUSE_JIT_ON = 1,
   EPIFUSE_JIT_OFF = 2 /* it is an error (EPIFUSE_ERROR_MACHINE) that says which kernels there are and what differs */
+};
+
+enum { EPIFUSE_CACHE_UNLIMITED = -1 };
+
+/* The directory that is written is always this user's own. */
+enum {
+  EPIFUSE_CACHE_TRUST_DEFAULT = 0, /* as EPIFUSE_CACHE_TRUST says */
+  EPIFUSE_CACHE_TRUST_OWN = 1,     /* those of this user or root that nobody else can write */
+  EPIFUSE_CACHE_TRUST_SHARED = 2   /* all: who can write to one decides what runs on the GPU */
 };
 
 /* options may be NULL. Everything that is not in them comes from the environment (`epifuse doctor` prints it). */
@@ -72,6 +85,21 @@ EPIFUSE_API epifuse_status epifuse_engine_add_bundle(epifuse_engine* engine, con
  * source for it. `name` is for messages. */
 EPIFUSE_API epifuse_status epifuse_engine_add_bundle_memory(epifuse_engine* engine, const void* bytes, size_t size,
                                                             const char* name);
+
+enum {
+  EPIFUSE_DEVICE_NONE = -1,   /* compile, and load onto no GPU */
+  EPIFUSE_DEVICE_CURRENT = -2 /* that of the thread's current CUDA context, else GPU 0 */
+};
+
+/* Loads onto this GPU every kernel of the bundles that is for it, and every kernel that this engine has compiled or
+ * taken from the cache, so that nothing is loaded later: loading may wait for the GPU, and so hang beside a
+ * communication kernel that waits for this process, and it breaks a capture. *count (may be NULL): how many. One that
+ * cannot be loaded is an error, and so is there being none. */
+EPIFUSE_API epifuse_status epifuse_engine_prepare(epifuse_engine* engine, int32_t device, size_t* count);
+/* From here on a kernel that would have to be compiled, or is not loaded onto its GPU, is an error
+ * (EPIFUSE_ERROR_MACHINE) that names it, and no bundle is added. */
+EPIFUSE_API epifuse_status epifuse_engine_seal(epifuse_engine* engine);
+
 /* How often the engine has called the CUDA compiler: 0 where every kernel was found in the cache. */
 EPIFUSE_API int64_t epifuse_engine_toolchain_calls(const epifuse_engine* engine);
 
@@ -79,11 +107,6 @@ typedef struct epifuse_dim {
   const char* name;
   int64_t value;
 } epifuse_dim;
-
-enum {
-  EPIFUSE_DEVICE_NONE = -1,   /* compile, and load onto no GPU */
-  EPIFUSE_DEVICE_CURRENT = -2 /* that of the thread's current CUDA context, else GPU 0 */
-};
 
 typedef struct epifuse_kernel_options {
   size_t size;
