@@ -1,4 +1,5 @@
-// cache why: whether the cache has a kernel, and if not, what the nearest entry was made from instead.
+// cache why: whether a kernel is there, in the bundles or in the cache, and if not, what comes nearest and what
+// differs.
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -6,7 +7,9 @@
 #include "compiler/compiler.h"
 #include "compiler/toolchain/artifact_request.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
+#include "deploy/bundle_miss.h"
 #include "jit/artifact_store.h"
+#include "jit/bundled_kernels.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/spec_file.h"
@@ -54,11 +57,79 @@ Json differences_json(const std::vector<RecordDifference>& differences) {
 
 std::string quoted(const std::string& value) { return value.empty() ? "nothing" : "'" + value + "'"; }
 
+Json label_json(const cache::BundleLabel& label) {
+  Json dims = Json::object();
+  for (const auto& [name, value] : label.dims) dims[name] = value;
+  return {{"kernel", label.kernel},
+          {"target", label.target},
+          {"dims", std::move(dims)},
+          {"without", label.left_out},
+          {"schedule", label.schedule.empty() ? Json() : Json(label.schedule)}};
+}
+
+// What the bundles say: text for people, and the value of "bundles". Both are empty where there are none.
+struct OfBundles {
+  std::string text;
+  Json json;
+};
+
+OfBundles describe(cache::BundleSet& bundles, const PlannedKernel& planned, const jit::BundleAnswer& answer) {
+  if (!bundles.any()) return {};
+  const cache::BundleLabel label = jit::label_of(planned);
+  Json nearest, why_not;
+  std::string text;
+  if (answer.found_one()) {
+    const std::string& why = answer.unusable.empty() ? answer.passed_over : answer.unusable;
+    if (!why.empty()) why_not = why;
+    text = answer.kernel ? fmt::format("{} ({}) is in the bundle {}\n", cache::describe(label),
+                                       answer.kernel->info.plan, answer.kernel->bundle)
+                         : why + "\n";
+    for (const std::string& problem : bundles.problems()) text += fmt::format("  {}\n", problem);
+  } else {
+    text = jit::explain_miss(bundles, planned) + "\n";
+    if (const auto near = bundles.nearest(planned.request, label)) {
+      nearest = label_json(near->label);
+      nearest["bundle"] = near->bundle->name();
+      nearest["differs"] = near->differs;
+    }
+  }
+  Json json = {{"searched", bundles.names()},
+               {"problems", bundles.problems()},
+               {"why_not", std::move(why_not)},
+               {"nearest", std::move(nearest)},
+               {"build", answer.found_one() ? Json() : Json(deploy::prebuild_command(label, planned.spec))}};
+  return {std::move(text), std::move(json)};
+}
+
+Report finish(std::string text, Json fields, Json of_bundles) {
+  fields["bundles"] = std::move(of_bundles);
+  Report report;
+  report.text = std::move(text);
+  report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return report;
+}
+
+// A bundle has it: nobody would look into the cache.
+Report in_bundle(const jit::BundleAnswer::Kernel& kernel, const PlannedKernel& planned, const std::string& target,
+                 OfBundles of_bundles) {
+  return finish(std::move(of_bundles.text),
+                {{"kernel", planned.graph.name},
+                 {"target", target},
+                 {"plan", kernel.info.plan},
+                 {"key", kernel.info.key},
+                 {"hit", true},
+                 {"state", "good"},
+                 {"bundle", kernel.bundle},
+                 {"lookups", Json::array()},
+                 {"nearest", nullptr}},
+                std::move(of_bundles.json));
+}
+
 Report describe(const Search& search, const PlannedKernel& planned, const std::string& target,
-                const std::optional<cache::Found>& of_any_toolchain) {
+                const std::optional<cache::Found>& of_any_toolchain, OfBundles of_bundles) {
   const CacheDirectory::Lookup* const hit = search.hit();
   const std::string& kernel = planned.graph.name;
-  Report report;
+  std::string text = std::move(of_bundles.text);
   Json lookups = Json::array();
   std::string reasons;
   std::string_view state = hit ? "good" : "absent";
@@ -70,31 +141,32 @@ Report describe(const Search& search, const PlannedKernel& planned, const std::s
                            lookup.problem.empty() ? "it was written by another version of Epifuse" : lookup.problem);
   }
   if (hit) {
-    report.text = fmt::format("kernel '{}' ({}) is in the cache: {}\n", kernel, search.plan, hit->path);
+    text += fmt::format("kernel '{}' ({}) is in the cache: {}\n", kernel, search.plan, hit->path);
   } else if (of_any_toolchain) {
-    report.text = fmt::format("kernel '{}' ({}): no NVRTC is installed here, and {}, made by {}, is used\n", kernel,
-                              search.plan, of_any_toolchain->path, of_any_toolchain->toolchain);
+    text += fmt::format("kernel '{}' ({}): no NVRTC is installed here, and {}, made by {}, is used\n", kernel,
+                        search.plan, of_any_toolchain->path, of_any_toolchain->toolchain);
   } else {
-    report.text = fmt::format("kernel '{}' ({}) is not in the cache, and would be compiled: {}\n  key {}\n{}", kernel,
-                              search.plan, state, search.key.name(), reasons);
+    text += fmt::format("kernel '{}' ({}) is not in the cache, and would be compiled: {}\n  key {}\n{}", kernel,
+                        search.plan, state, search.key.name(), reasons);
   }
   Json nearest;
   if (const auto& near = search.result.nearest; near && !of_any_toolchain) {
     nearest = {{"path", near->path}, {"differences", differences_json(near->differences)}};
-    report.text += fmt::format("  the nearest entry is {}\n", near->path);
+    text += fmt::format("  the nearest entry is {}\n", near->path);
     for (const RecordDifference& one : near->differences)
-      report.text += fmt::format("    {}: {} there, {} wanted\n", one.part, quoted(one.stored), quoted(one.wanted));
+      text += fmt::format("    {}: {} there, {} wanted\n", one.part, quoted(one.stored), quoted(one.wanted));
   }
-  const Json fields = {{"kernel", kernel},
-                       {"target", target},
-                       {"plan", search.plan},
-                       {"key", search.key.name()},
-                       {"hit", hit != nullptr || of_any_toolchain.has_value()},
-                       {"state", state},
-                       {"lookups", std::move(lookups)},
-                       {"nearest", std::move(nearest)}};
-  report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return report;
+  return finish(std::move(text),
+                {{"kernel", kernel},
+                 {"target", target},
+                 {"plan", search.plan},
+                 {"key", search.key.name()},
+                 {"hit", hit != nullptr || of_any_toolchain.has_value()},
+                 {"state", state},
+                 {"bundle", nullptr},
+                 {"lookups", std::move(lookups)},
+                 {"nearest", std::move(nearest)}},
+                std::move(of_bundles.json));
 }
 
 }  // namespace
@@ -109,12 +181,21 @@ Report cache_why(const CommandLine& line, Surroundings& world) {
   const std::optional<PlannedKernel> planned = plan_kernel(*program, line.kernel, options, diagnostics);
   if (!planned) return failure(std::move(diagnostics));
 
-  const Result<std::string> toolchain = toolchain::NvrtcToolchain(world.disk, world.settings).identity();
-  cache::KernelCache cache(world.disk, cache::cache_options(world.settings, world.log));
-  const Search found = search(cache, *planned, toolchain ? *toolchain : "");
-  std::optional<cache::Found> of_any;
-  if (!toolchain || !world.settings.jit) of_any = cache.find_any_toolchain(found.key);
-  Report report = describe(found, *planned, options.target.name, of_any);
+  const std::string& target = options.target.name;
+  cache::BundleSet bundles(world.disk, world.settings.bundles, nullptr);
+  const jit::BundleAnswer answer = jit::ask_bundles(bundles, *planned, world.settings.jit);
+  OfBundles of_bundles = describe(bundles, *planned, answer);
+  Report report;
+  if (answer.kernel) {
+    report = in_bundle(*answer.kernel, *planned, target, std::move(of_bundles));
+  } else {
+    const Result<std::string> toolchain = toolchain::NvrtcToolchain(world.disk, world.settings).identity();
+    cache::KernelCache cache(world.disk, cache::cache_options(world.settings, world.log));
+    const Search found = search(cache, *planned, toolchain ? *toolchain : "");
+    std::optional<cache::Found> of_any;
+    if (!toolchain || !world.settings.jit) of_any = cache.find_any_toolchain(found.key);
+    report = describe(found, *planned, target, of_any, std::move(of_bundles));
+  }
   report.diagnostics = std::move(diagnostics);
   return report;
 }

@@ -31,10 +31,14 @@ void add_kernel_options(CLI::App& app, Written& written) {
   app.add_option("--schedule", written.schedule, "this plan and no other, as --emit=plan names it")->type_name("TEXT");
 }
 
-// Where kernels come from.
-void add_source_options(CLI::App& app, Written& written) {
+void add_bundles(CLI::App& app, Written& written) {
   add_repeated(app, "--bundle", written.bundles, "a bundle of prebuilt kernels, looked into before the cache")
       ->type_name("FILE");
+}
+
+// Where kernels come from.
+void add_source_options(CLI::App& app, Written& written) {
+  add_bundles(app, written);
   app.add_option("--jit", written.jit, "off: a kernel that is not there is an error, never a compile")
       ->type_name("on|off");
   app.add_option("--record", written.record, "a file that gets a line for each kernel, for prebuild --from-record")
@@ -253,6 +257,7 @@ struct Parser {
     CLI::App& why = *cache.add_subcommand("why", "whether a kernel is there, and if not, why");
     add_spec(why, written);
     add_kernel_options(why, written);
+    add_bundles(why, written);
     CLI::App& verify_cache = *cache.add_subcommand("verify", "reads every entry; exit code 5 when one is damaged");
     CLI::App& prune = *cache.add_subcommand("prune", "removes what is used least, and leftovers");
     prune.add_option("--size", written.cache_size, "bytes to keep at most, 500M or 2G; EPIFUSE_CACHE_SIZE if left out")

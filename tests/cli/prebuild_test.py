@@ -120,6 +120,59 @@ class PrebuildTest(support.CliTest):
                              "--bundle", self.path("more.epb"), **self.sealed)
         self.assertEqual(document["bundle"], self.path("more.epb"))
 
+    def test_cache_why_looks_into_bundles_first(self):
+        bundle = self.bundle()
+        why = ["cache", "why", self.two, "--kernel", "small"]
+        there = ["--dims", "K=64"]
+        found = self.json(*why, *there, "--bundle", bundle, **self.sealed)
+        made = self.json("compile", self.two, "--kernel", "small", *there, "--bundle", bundle, **self.sealed)
+        self.assertEqual((found["hit"], found["state"], found["bundle"], found["key"], found["plan"], found["lookups"]),
+                         (True, "good", bundle, made["key"], made["plan"], []))
+        self.assertEqual(found["bundles"], {"searched": [bundle], "problems": [], "why_not": None, "nearest": None,
+                                            "build": None})
+        text, _ = self.run_epifuse(*why, *there, EPIFUSE_BUNDLES=bundle, **self.sealed)
+        self.assertEqual(text, f"kernel 'small' for sm_90a with E=2,K=64,N=32 ({made['plan']}) is in the bundle {bundle}\n")
+
+        # In no bundle: the nearest one, the command, and then the cache, which has it: K is a parameter of the kernel.
+        missed = self.json(*why, "--dims", "K=96", "--bundle", bundle)
+        self.assertEqual((missed["hit"], missed["bundle"], missed["key"]), (True, None, made["key"]))
+        self.assertEqual(missed["bundles"]["nearest"],
+                         {"kernel": "small", "target": "sm_90a", "dims": {"E": 2, "K": 64, "N": 32}, "without": [],
+                          "schedule": None, "bundle": bundle, "differs": "the dim K"})
+        command = missed["bundles"]["build"]
+        self.assertEqual(command, f"epifuse prebuild {self.two} --kernel small --dims E=2,K=96,N=32 --target sm_90a "
+                                  "-o FILE")
+        text, _ = self.run_epifuse(*why, "--dims", "K=96", "--bundle", bundle)
+        for part in ("kernel 'small' for sm_90a with E=2,K=96,N=32 is in no bundle\n",
+                     f"  nearest: {bundle} has kernel 'small' for sm_90a with E=2,K=64,N=32\n",
+                     "  what differs: the dim K\n", f"  to build it: {command}\n", "is in the cache"):
+            self.assertIn(part, text)
+        neither, _ = self.run_epifuse(*why, *there, "--without", "b", "--bundle", bundle)
+        for part in ("what differs: what is left out\n", "is not in the cache", "the nearest entry is"):
+            self.assertIn(part, neither)
+        # What the run itself would say is the same.
+        _, err = self.run_epifuse("compile", self.two, "--kernel", "small", "--dims", "K=96", "--bundle", bundle,
+                                  code=3, **self.sealed)
+        self.assertIn(text.split("  to build it")[0], err)
+
+        # Bundles that cannot be used are told, and the others are asked.
+        damaged = self.write("damaged.epb", BUNDLES["bytes"][:-1])
+        both = self.json(*why, *there, "--bundle", damaged, "--bundle", bundle, **self.sealed)
+        self.assertEqual((both["bundle"], both["bundles"]["searched"]), (bundle, [bundle]))
+        self.assertIn(damaged, both["bundles"]["problems"][0])
+        self.assertIn(damaged, self.run_epifuse(*why, "--bundle", damaged)[0])
+        self.assertIsNone(self.json(*why)["bundles"])
+
+        # A tuning file that names another plan goes first while compiling is allowed.
+        dense = ["cache", "why", self.two, "--kernel", "dense", "--dims", "K=64,N=32", "--bundle", bundle]
+        plan = self.json(*dense)["plan"]
+        tuning = self.tuning(next(name for name in ("pingpong 128x64", "pingpong 128x128") if name != plan), bundle)
+        passed = self.json(*dense, EPIFUSE_TUNING=tuning)
+        self.assertIsNone(passed["bundle"])
+        self.assertIn("the tuning file names", passed["bundles"]["why_not"])
+        self.assertIn("the tuning file names", self.run_epifuse(*dense, EPIFUSE_TUNING=tuning)[0])
+        self.assertEqual(self.json(*dense, EPIFUSE_TUNING=tuning, **self.sealed)["bundle"], bundle)
+
     def test_check_compiles_nothing_and_tells_missing_extra_and_stale(self):
         self.bundle()
         document = self.json("prebuild", self.two, *DIMS, "-o", "b.epb", "--check", **self.sealed)
@@ -258,9 +311,10 @@ class PrebuildTest(support.CliTest):
                                   code=5)
         self.assertIn(f"the tuning file names no plan, not {other}", out)
 
-    def tuning(self, plan):
+    def tuning(self, plan, bundle="dense.epb"):
         """A tuning file with one plan for dense of K=64, N=32. A plan is found by the digest of its request."""
-        row = next(row for row in self.json("bundle", "list", "dense.epb")["kernels"] if row["dims"]["K"] == 64)
+        row = next(row for row in self.json("bundle", "list", bundle, "--kernel", "dense")["kernels"]
+                   if row["dims"]["K"] == 64)
         return self.write("tuning.json", json.dumps({"epifuse": "tuning", "version": 1, "kernels": [
             {"key": row["request"], "schedule": plan, "kernel": "dense", "target": "sm_90a", "dims": row["dims"],
              "milliseconds": 1.0, "gpu": "none", "commit": "none"}]}))
