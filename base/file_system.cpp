@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
@@ -30,11 +31,40 @@ Descriptor open_file(const std::string& path, int flags, mode_t mode = 0) {
   do {
     number = ::open(path.c_str(), flags | O_CLOEXEC, mode);
   } while (number < 0 && errno == EINTR);
-  return Descriptor(number);
+  Descriptor file(number);
+  if (number < 0 || number > STDERR_FILENO) return file;
+  // The process runs without one of its standard streams. Whatever is said there would end up in our file.
+  return Descriptor(::fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
+
+// While it lives, a file that would become larger than the process may write (ulimit -f) is an error like that of a
+// full disk, and no signal that ends the process, which may be anybody's.
+class SizeLimitIsAnError {
+ public:
+  SizeLimitIsAnError() {
+    ::sigemptyset(&signal_);
+    ::sigaddset(&signal_, SIGXFSZ);
+    sigset_t pending;
+    ::sigpending(&pending);
+    was_pending_ = ::sigismember(&pending, SIGXFSZ) == 1;
+    blocked_ = ::pthread_sigmask(SIG_BLOCK, &signal_, &before_) == 0;
+  }
+  SizeLimitIsAnError(const SizeLimitIsAnError&) = delete;
+  ~SizeLimitIsAnError() {
+    if (!blocked_) return;
+    constexpr timespec at_once{};
+    if (!was_pending_) (void)::sigtimedwait(&signal_, nullptr, &at_once);
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t signal_, before_;
+  bool was_pending_ = false, blocked_ = false;
+};
 
 // 0, or the errno of the failure.
 int write_all(int descriptor, std::string_view bytes) {
+  const SizeLimitIsAnError limited;
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -80,6 +110,7 @@ FileStatus status_of(const struct stat& found) {
   status.exists = true;
   status.is_directory = S_ISDIR(found.st_mode);
   status.is_symlink = S_ISLNK(found.st_mode);
+  status.is_special = !status.is_directory && !status.is_symlink && !S_ISREG(found.st_mode);
   status.owner = found.st_uid;
   status.mode = found.st_mode & 07777;
   status.size = static_cast<uint64_t>(found.st_size);
@@ -211,8 +242,13 @@ class RealFileSystem : public FileSystem {
   }
 
   Status remove(const std::string& path) override {
-    if (::unlink(path.c_str()) != 0) return system_error("remove", path, errno);
-    return {};
+    if (::unlink(path.c_str()) == 0) return {};
+    int failed = errno;
+    if (failed == EISDIR || failed == EPERM) {  // the latter is POSIX's word for the former
+      if (::rmdir(path.c_str()) == 0) return {};
+      if (errno != ENOTDIR) failed = errno;
+    }
+    return system_error("remove", path, failed);
   }
 
   Status rename(const std::string& from, const std::string& to) override {
@@ -233,7 +269,11 @@ class RealFileSystem : public FileSystem {
   Result<std::unique_ptr<FileLock>> try_lock(const std::string& path) override {
     for (;;) {
       HeldDescriptor file(open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-      if (file.get() < 0) return system_error("create the lock file", path, errno);
+      if (file.get() < 0) {
+        const int failed = errno;
+        if ((failed == ELOOP || failed == EISDIR) && remove(path)) continue;
+        return system_error("create the lock file", path, failed);
+      }
       const int failed = lock_file(file.get());
       if (failed == EWOULDBLOCK) return std::unique_ptr<FileLock>();
       if (failed != 0) {
@@ -268,7 +308,9 @@ class RealFileSystem : public FileSystem {
   static Result<Temporary> write_temporary(const std::string& path, std::string_view bytes) {
     static std::atomic<uint64_t> counter{0};  // makes the names of temporaries unique within the process
     for (int attempt = 0;; ++attempt) {
-      std::string name = fmt::format("{}{}{}-{}", path, temporary_mark, ::getpid(), counter.fetch_add(1));
+      const size_t folder = path.rfind('/') + 1;  // 0 where there is none
+      std::string name = fmt::format("{}{}{}-{}", path.substr(0, folder), temporary_prefix(path.substr(folder)),
+                                     ::getpid(), counter.fetch_add(1));
       HeldDescriptor file(open_file(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600));
       if (file.get() < 0) {
         // A process of the same number on another machine, or one that was killed, may have left the name behind.
@@ -293,10 +335,10 @@ class RealFileSystem : public FileSystem {
       int failed = 0;
       Result<Content> content = read_once(path, offset, size, flags, failed);
       if (failed == ENOENT && flags != 0) return Content();
-      if (failed == ELOOP && flags != 0) {
-        Content link;
-        link.status.exists = link.status.is_symlink = true;
-        return link;
+      // What is no regular file is not opened for its content, and a socket not at all.
+      if (failed != 0 && flags != 0) {
+        struct stat found {};
+        if (::lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) return Content{status_of(found), ""};
       }
       if (failed != ESTALE || attempt == most_attempts) return content;
     }
@@ -311,7 +353,10 @@ class RealFileSystem : public FileSystem {
     struct stat found {};
     if (::fstat(file.get(), &found) != 0) return fail("read", errno);
     if (S_ISDIR(found.st_mode)) return fail("read", EISDIR);
-    if (!S_ISREG(found.st_mode)) return environment_error(fmt::format("cannot read {}: not a regular file", path));
+    if (!S_ISREG(found.st_mode)) {
+      failed = EINVAL;
+      return environment_error(fmt::format("cannot read {}: not a regular file", path));
+    }
     Content content{status_of(found), ""};
     const uint64_t length = content.status.size;
     if (size == most_bytes && length > most_bytes) {
@@ -345,6 +390,12 @@ bool is_temporary_name(std::string_view name) {
     return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
   };
   return is_number(numbers.substr(0, dash)) && is_number(numbers.substr(dash + 1));
+}
+
+std::string temporary_prefix(std::string_view name) {
+  // File systems take 255 bytes; the numbers need some of them.
+  constexpr size_t most = 220;
+  return fmt::format("{}{}", name.substr(0, most), temporary_mark);
 }
 
 FileSystem& real_file_system() {

@@ -20,8 +20,9 @@ struct FileStatus {
   bool exists = false;
   bool is_directory = false;
   bool is_symlink = false;
-  uint32_t owner = 0;  // uid
-  uint32_t mode = 0;   // permission bits
+  bool is_special = false;  // a pipe, a device, a socket
+  uint32_t owner = 0;       // uid
+  uint32_t mode = 0;        // permission bits
   uint64_t size = 0;
   uint64_t allocated = 0;  // bytes of the disk that it takes
   int64_t modified = 0;    // seconds since the epoch
@@ -49,8 +50,8 @@ class FileSystem {
     FileStatus status;  // of exactly the file that was read
     std::string bytes;
   };
-  // The whole file under exactly this name. No file: status.exists is false. A symbolic link is not followed:
-  // status.is_symlink, and no bytes.
+  // The whole file under exactly this name. No file: status.exists is false. What is no regular file (a symbolic link,
+  // which is not followed, a directory, a pipe) has a status, and no bytes.
   virtual Result<Content> read_content(const std::string& path) = 0;
   // `size` bytes from `offset` on; fewer when the file ends before.
   virtual Result<std::string> read_part(const std::string& path, uint64_t offset, uint64_t size) = 0;
@@ -84,22 +85,25 @@ class FileSystem {
   // Creates the directory and its missing parents with mode 0700.
   virtual Status make_directories(const std::string& path) = 0;
   virtual Result<std::vector<std::string>> list(const std::string& directory) = 0;  // names, sorted
-  virtual Status remove(const std::string& path) = 0;
+  virtual Status remove(const std::string& path) = 0;  // a file, or a directory that is empty
   virtual Status rename(const std::string& from, const std::string& to) = 0;
   virtual FileStatus status(const std::string& path) = 0;         // does not follow a final symlink
   virtual FileStatus target_status(const std::string& path) = 0;  // follows it
 
   // Takes an exclusive lock between processes, and between callers in one process, on a lock file that it creates and
   // that disappears with the lock. Null: someone else holds it, and lives. An error: locking does not work here. A
-  // process that is forked meanwhile holds nothing.
+  // process that is forked meanwhile holds nothing. A link or an empty directory in the place of the lock file, which
+  // nobody can hold, is removed.
   virtual Result<std::unique_ptr<FileLock>> try_lock(const std::string& path) = 0;
   // Removes a lock file, or a temporary of write_atomically, that a killed process left behind. False: a living process
-  // holds it, or it is gone. An error: locking does not work here, so nobody can tell.
+  // holds it, or it is gone. An error: locking does not work here, so nobody can tell, or it is no file.
   virtual Result<bool> remove_abandoned(const std::string& path) = 0;
 };
 
 // Whether a file's name is that of a temporary of write_atomically, as a process that was killed leaves behind.
 bool is_temporary_name(std::string_view name);
+// What such a name begins with, for a file that is to be called `name`.
+std::string temporary_prefix(std::string_view name);
 
 // The real one.
 FileSystem& real_file_system();

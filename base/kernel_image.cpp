@@ -66,7 +66,7 @@ std::string KernelImage::to_bytes() const {
   return out.append(parts.recipe).append(text).append(cubin.view());
 }
 
-Result<KernelImage> KernelImage::from_bytes(std::string_view bytes, std::optional<KnownRecipe> known) {
+Result<KernelImage::Sections> KernelImage::split(std::string_view bytes) {
   if (bytes.size() < header_bytes || bytes.substr(0, magic.size()) != magic) return damaged("not a kernel image");
   const auto version = number_at<uint32_t>(bytes, 8);
   if (version != static_cast<uint32_t>(kernel_image_version)) {
@@ -78,8 +78,14 @@ Result<KernelImage> KernelImage::from_bytes(std::string_view bytes, std::optiona
   if (text_bytes > rest || recipe_bytes > rest - text_bytes || cubin_bytes != rest - text_bytes - recipe_bytes) {
     return damaged("the size is wrong");
   }
-  return from_parts(bytes.substr(header_bytes, recipe_bytes), bytes.substr(header_bytes + recipe_bytes, text_bytes),
-                    std::string(bytes.substr(bytes.size() - cubin_bytes)), known);
+  return Sections{bytes.substr(header_bytes, recipe_bytes), bytes.substr(header_bytes + recipe_bytes, text_bytes),
+                  bytes.substr(bytes.size() - cubin_bytes)};
+}
+
+Result<KernelImage> KernelImage::from_bytes(std::string_view bytes, std::optional<KnownRecipe> known) {
+  const Result<Sections> sections = split(bytes);
+  if (!sections) return sections.error();
+  return from_parts(sections->recipe, sections->metadata, std::string(sections->cubin), known);
 }
 
 Result<KernelImage> KernelImage::from_parts(std::string_view recipe_text, std::string_view text, SharedBytes cubin,

@@ -29,6 +29,11 @@ struct KernelImage {
     const LaunchRecipe& recipe;
     std::string_view json;
   };
+  // The parts of to_bytes(), in somebody else's bytes.
+  struct Sections {
+    std::string_view recipe, metadata, cubin;
+  };
+  static Result<Sections> split(std::string_view bytes);
   static Result<KernelImage> from_bytes(std::string_view bytes, std::optional<KnownRecipe> known = std::nullopt);
 
   // The same in parts, for who stores equal parts of several images once. The cubin is shared, not copied.

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <fmt/format.h>
+#include <string>
 
 namespace epifuse {
 
@@ -9,7 +10,9 @@ LogSink stderr_log(LogLevel level) {
   return [level](LogLevel of_line, std::string_view text) {
     if (of_line > level) return;
     constexpr std::string_view names[] = {"error", "warning", "info", "debug"};
-    fmt::print(stderr, "epifuse: {}: {}\n", names[static_cast<size_t>(of_line)], text);
+    // fwrite rather than fmt::print, which throws: a closed or full stderr must not change how a call ends.
+    const std::string line = fmt::format("epifuse: {}: {}\n", names[static_cast<size_t>(of_line)], text);
+    std::fwrite(line.data(), 1, line.size(), stderr);
   };
 }
 

@@ -10,7 +10,8 @@ namespace epifuse {
 
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
-// A sink that prints "epifuse: warning: …" lines of `level` and above to stderr.
+// A sink that prints "epifuse: warning: …" lines of `level` and above to stderr; where that cannot be written, they are
+// lost, and nothing else is.
 LogSink stderr_log(LogLevel level);
 
 }  // namespace epifuse

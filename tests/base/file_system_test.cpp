@@ -28,24 +28,90 @@ TEST_CASE("the names of temporaries are told from others") {
 
 TEST_CASE("a temporary that a killed process leaves has such a name") {
   const ScratchDirectory scratch;
+  const auto temporary = [&]() -> std::string {
+    const Result<std::vector<std::string>> names = real_file_system().list(scratch.path());
+    REQUIRE(names);
+    for (const std::string& name : *names)
+      if (name != "entry") return name;
+    return "";
+  };
+  while (temporary().empty()) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const std::string bytes(16 << 20, 'x');
+      for (;;) (void)real_file_system().write_atomically(scratch / "entry", bytes);
+    }
+    while (temporary().empty()) std::this_thread::yield();
+    ::kill(child, SIGKILL);  // in the middle of a write, or by chance between two
+    REQUIRE(::waitpid(child, nullptr, 0) == child);
+  }
+  CHECK(temporary().starts_with("entry.tmp-"));
+  CHECK(is_temporary_name(temporary()));
+}
+
+TEST_CASE("what is in the place of a lock and no lock is removed, but for a directory with something in it") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  REQUIRE(::symlink("elsewhere", (scratch / "link").c_str()) == 0);
+  REQUIRE(::mkdir((scratch / "empty").c_str(), 0700) == 0);
+  for (const char* name : {"link", "empty"}) {
+    const auto lock = disk.try_lock(scratch / name);
+    REQUIRE(lock);
+    CHECK(*lock);
+  }
+  CHECK(!disk.status(scratch / "elsewhere").exists);
+  REQUIRE(disk.make_directories(scratch / "full/er"));
+  CHECK(!disk.try_lock(scratch / "full"));
+  CHECK(!disk.remove(scratch / "full"));
+  CHECK(disk.remove(scratch / "full/er"));
+}
+
+TEST_CASE("a name as long as the disk takes is written, through a temporary with a shorter one") {
+  const ScratchDirectory scratch;
+  const std::string name(255, 'n');
+  CHECK(real_file_system().write_atomically(scratch / name, "x"));
+  CHECK(!real_file_system().write_atomically(scratch / (name + "n"), "x"));
+  CHECK(*real_file_system().list(scratch.path()) == std::vector<std::string>{name});
+}
+
+TEST_CASE("a file that would become larger than the process may write is an error and kills nobody") {
+  const ScratchDirectory scratch;
   const pid_t child = ::fork();
   if (child == 0) {
-    const rlimit limit{1024, 1024};  // the first write beyond it kills the writer
-    const rlimit no_core{0, 0};
+    const rlimit limit{1024, 1024};
     ::signal(SIGXFSZ, SIG_DFL);
-    ::setrlimit(RLIMIT_CORE, &no_core);
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    (void)real_file_system().write_atomically(scratch / "entry", std::string(4096, 'x'));
-    ::_exit(0);
+    FileSystem& disk = real_file_system();
+    const Status written = disk.write_atomically(scratch / "entry", std::string(4096, 'x'));
+    const bool none_left = disk.list(scratch.path())->empty();
+    const Status appended = disk.append(scratch / "record", std::string(4096, 'x'));
+    sigset_t mask, pending;
+    ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    ::sigpending(&pending);
+    const bool as_before = ::sigismember(&mask, SIGXFSZ) == 0 && ::sigismember(&pending, SIGXFSZ) == 0;
+    ::_exit(!written && none_left && !appended && as_before ? 0 : 1);
   }
   int outcome = 0;
   REQUIRE(::waitpid(child, &outcome, 0) == child);
-  REQUIRE(WIFSIGNALED(outcome));
-  const Result<std::vector<std::string>> names = real_file_system().list(scratch.path());
-  REQUIRE(names);
-  REQUIRE(names->size() == 1);
-  CHECK(names->front().starts_with("entry.tmp-"));
-  CHECK(is_temporary_name(names->front()));
+  REQUIRE(WIFEXITED(outcome));
+  CHECK(WEXITSTATUS(outcome) == 0);
+}
+
+TEST_CASE("a file never has the number of a standard stream") {
+  const ScratchDirectory scratch;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    FileSystem& disk = real_file_system();
+    for (const int number : {0, 1, 2}) ::close(number);
+    const auto lock = disk.try_lock(scratch / "lock");
+    bool good = lock && *lock;
+    for (const int number : {0, 1, 2}) good = good && ::fcntl(number, F_GETFD) < 0;
+    const auto again = disk.try_lock(scratch / "lock");
+    ::_exit(good && again && !*again ? 0 : 1);
+  }
+  int outcome = 0;
+  REQUIRE(::waitpid(child, &outcome, 0) == child);
+  CHECK((WIFEXITED(outcome) && WEXITSTATUS(outcome) == 0));
 }
 
 TEST_CASE("a file is written, read, listed, renamed and removed") {
@@ -113,7 +179,10 @@ TEST_CASE("content comes with the status of the file that was read, and links ar
   CHECK(link->status.is_symlink);
   CHECK(link->bytes.empty());
   CHECK(!missing->status.exists);
-  CHECK(!disk.read_content(scratch.path()));
+  // What is no file is told from a file that cannot be read.
+  CHECK(disk.read_content(scratch.path())->status.is_directory);
+  REQUIRE(::mkfifo((scratch / "pipe").c_str(), 0600) == 0);
+  CHECK(disk.read_content(scratch / "pipe")->status.is_special);
   CHECK(disk.target_status(scratch / "link").inode == file->status.inode);
   CHECK(disk.status(scratch / "link").inode != file->status.inode);
   CHECK(*disk.read(scratch / "link") == "bytes");

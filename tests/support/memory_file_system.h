@@ -42,7 +42,7 @@ class MemoryFileSystem : public FileSystem {
 
   Result<Content> read_content(const std::string& path) override {
     Content content{status(path), ""};
-    if (!content.status.exists || content.status.is_symlink) return content;
+    if (!content.status.exists || content.status.is_symlink || content.status.is_directory) return content;
     Result<std::string> bytes = read(path);
     if (!bytes) return bytes.error();
     content.bytes = *std::move(bytes);
