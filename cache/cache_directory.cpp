@@ -2,6 +2,7 @@
 #include "cache/cache_directory.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <fmt/format.h>
 #include <utility>
 
@@ -11,10 +12,19 @@ namespace {
 // An entry that is used all the time is stamped this often, in seconds.
 constexpr int64_t stamp_interval = 3600;
 
-// A trailing slash would make lstat follow the link that open() is to refuse.
+// The mode of a directory like /tmp: everybody may write, and removes nobody else's files.
+constexpr uint32_t sticky = 01000;
+
+// A trailing slash, or a point behind it, would make lstat follow the link that open() is to refuse.
 std::string without_trailing_slashes(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
+  for (;;) {
+    if (path.size() > 1 && path.back() == '/')
+      path.pop_back();
+    else if (path.size() > 2 && path.ends_with("/."))
+      path.resize(path.size() - 1);
+    else
+      return path;
+  }
 }
 
 constexpr size_t digest_length = 32, entry_name_length = 2 * digest_length + 1;
@@ -54,8 +64,8 @@ std::string_view miss_name(CacheDirectory::Miss miss) {
   return names[static_cast<size_t>(miss)];
 }
 
-CacheDirectory::CacheDirectory(FileSystem& disk, std::string path, Use use, uint32_t user)
-    : disk_(disk), path_(without_trailing_slashes(std::move(path))), use_(use), user_(user) {}
+CacheDirectory::CacheDirectory(FileSystem& disk, std::string path, Use use, uint32_t user, ContentCheck check)
+    : disk_(disk), path_(without_trailing_slashes(std::move(path))), use_(use), user_(user), check_(std::move(check)) {}
 
 Status CacheDirectory::open() {
   FileStatus status = disk_.status(path_);
@@ -78,11 +88,21 @@ Status CacheDirectory::open() {
                     status.owner, user_, or_share));
   }
   if (status.mode & 022) {
-    return environment_error(fmt::format(
-        "others can write to {} (mode {:03o}); if nobody has put anything there, `chmod go-w {}` mends it{}", path_,
-        status.mode & 0777, path_, or_share));
+    return environment_error(fmt::format("others can write to {} (mode {:03o}); {}{}", path_, status.mode & 01777,
+                                         advice(status), or_share));
   }
   return {};
+}
+
+// Only a directory that is a cache and nothing else is to be closed for others.
+std::string CacheDirectory::advice(const FileStatus& status) const {
+  const Result<std::vector<std::string>> names = disk_.list(path_);
+  const bool has_others = !names || std::any_of(names->begin(), names->end(), [](const std::string& name) {
+    return file_kind(name) == FileKind::foreign;
+  });
+  if (status.mode & sticky || has_others)
+    return fmt::format("name a directory of one's own, such as {}/epifuse", path_);
+  return fmt::format("if nobody has put anything there, `chmod go-w {}` mends it", path_);
 }
 
 std::string CacheDirectory::entry_path(const ArtifactKey& key) const { return path_ + "/" + key.name(); }
@@ -111,6 +131,8 @@ CacheDirectory::Lookup CacheDirectory::read(const std::string& name) const {
   if (!content) return because(Miss::unreadable, content.error().message);
   if (!content->status.exists) return lookup;
   lookup.status = content->status;
+  if (lookup.status.is_directory) return because(Miss::damaged, "it is a directory");
+  if (lookup.status.is_special) return because(Miss::damaged, "it is no regular file");
   if (std::string problem = distrust(content->status); !problem.empty()) {
     return because(Miss::untrusted, std::move(problem));
   }
@@ -126,6 +148,22 @@ CacheDirectory::Lookup CacheDirectory::read(const std::string& name) const {
   return lookup;
 }
 
+void CacheDirectory::check_content(Lookup& lookup) const {
+  if (!lookup || !check_) return;
+  lookup.problem = check_(lookup.entry);
+  if (!lookup.problem.empty()) lookup.miss = Miss::damaged;
+}
+
+CacheDirectory::Lookup CacheDirectory::inspect(const std::string& name) const {
+  Lookup lookup = read(name);
+  if (lookup && ArtifactKey(std::string(lookup.entry.request), std::string(lookup.entry.toolchain)).name() != name) {
+    lookup.miss = Miss::damaged;
+    lookup.problem = "its name is not that of its request";
+  }
+  check_content(lookup);
+  return lookup;
+}
+
 CacheDirectory::Lookup CacheDirectory::look_up(const std::string& name, const ArtifactKey& key,
                                                bool same_toolchain) const {
   Lookup lookup = read(name);
@@ -134,6 +172,7 @@ CacheDirectory::Lookup CacheDirectory::look_up(const std::string& name, const Ar
     lookup.miss = Miss::damaged;
     lookup.problem = "it holds another request";
   }
+  check_content(lookup);
   return lookup;
 }
 
@@ -162,11 +201,15 @@ Status CacheDirectory::publish(const ArtifactKey& key, const Entry& entry) const
 }
 
 void CacheDirectory::mark_used(const Lookup& found, int64_t now) const {
-  if (writable() && now - found.status.modified > stamp_interval) (void)disk_.touch(found.path);
+  // A time in the future, from a clock that was wrong, would never grow old.
+  if (writable() && std::abs(now - found.status.modified) > stamp_interval) (void)disk_.touch(found.path);
 }
 
 Status CacheDirectory::set_aside(const std::string& entry_path) const {
-  return disk_.rename(entry_path, entry_path + std::string(bad_suffix));
+  const std::string bad = entry_path + std::string(bad_suffix);
+  Status moved = disk_.rename(entry_path, bad);
+  // A file and a directory do not replace each other.
+  return !moved && disk_.status(bad).exists && disk_.remove(bad) ? disk_.rename(entry_path, bad) : moved;
 }
 
 Result<std::vector<std::string>> CacheDirectory::names() const {

@@ -6,6 +6,7 @@
 // Paths above are the administrator's business.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,18 +34,25 @@ enum class FileKind {
 FileKind file_kind(std::string_view name);
 inline constexpr std::string_view lock_suffix = ".lock", claim_suffix = ".claim", bad_suffix = ".bad";
 
+// What is wrong with the content of an undamaged entry, whose meaning is its maker's; empty: nothing.
+using ContentCheck = std::function<std::string(const EntryView&)>;
+
 class CacheDirectory {
  public:
   // `shared`: read only, and others may own and write the directory and what is in it; whoever can, is trusted.
   enum class Use { read_only, shared, writable };
 
-  CacheDirectory(FileSystem& disk, std::string path, Use use, uint32_t user = ::geteuid());
+  // An entry whose content `check` refuses is damaged. Null: any content will do.
+  CacheDirectory(FileSystem& disk, std::string path, Use use, uint32_t user = ::geteuid(),
+                 ContentCheck check = nullptr);
 
   const std::string& path() const { return path_; }
   bool writable() const { return use_ == Use::writable; }
 
   // Creates a writable directory if it is missing. An error says why the directory is not used and how to mend it.
   Status open();
+  // Whether there is nothing at all under its path.
+  bool is_missing() const { return !disk_.status(path_).exists; }
 
   // Why there is no entry to be used.
   enum class Miss { none, absent, damaged, untrusted, other_version, unreadable };
@@ -78,15 +86,20 @@ class CacheDirectory {
 
   // The entry of that name, whatever it was made for.
   Lookup read(const std::string& name) const;
+  // The same, and damaged also when the name is not that of its content, or the content cannot be used.
+  Lookup inspect(const std::string& name) const;
 
  private:
   std::string distrust(const FileStatus& status) const;  // of an entry's file; empty: none
+  std::string advice(const FileStatus& status) const;    // for a directory that others can write
+  void check_content(Lookup& lookup) const;
   Lookup look_up(const std::string& name, const ArtifactKey& key, bool same_toolchain) const;
 
   FileSystem& disk_;
   std::string path_;
   Use use_;
   uint32_t user_;  // whose files are trusted
+  ContentCheck check_;
 };
 
 // "absent", "other_version", …: the words of `--json` and of log lines.

@@ -12,6 +12,9 @@ namespace {
 // person, who may be on holiday.
 constexpr int64_t leftover_age = 3600, bad_age = 14 * 24 * 3600;
 
+// By which the clocks of machines that share a disk may differ.
+constexpr int64_t clock_slack = 3600;
+
 struct Seen {
   bool is_bad = false;
   int64_t used = 0;
@@ -28,26 +31,25 @@ class Walk {
     const FileKind kind = file_kind(name);
     if (kind == FileKind::foreign) return;
     const FileStatus status = disk_.status(path(name));
-    if (!status.exists || status.is_directory) return;
-    const int64_t age = wanted_.now - status.modified;
+    if (!status.exists) return;
+    const int64_t used = status.modified > wanted_.now + clock_slack ? 0 : status.modified;
+    const int64_t age = wanted_.now - used;
     switch (kind) {
       case FileKind::temporary:
       case FileKind::lock:
-        if (wanted_.all_leftovers || age > leftover_age) remove_leftover(name, age);
-        break;
       case FileKind::claim:
-        if (age > leftover_age && disk_.remove(path(name))) ++tidied_.removed_leftovers;
+        if (wanted_.all_leftovers || age > leftover_age) remove_leftover(name, kind, status, age);
         break;
       case FileKind::note:
-        if (wanted_.all_entries) (void)disk_.remove(path(name));
+        if (wanted_.all_entries) (void)remove(name);
         break;
       case FileKind::bad:
         if (wanted_.all_leftovers || wanted_.all_entries || age > bad_age) {
-          remove({true, 0, name, status.allocated});
+          if (!remove(Seen{true, 0, name, status.allocated})) tidied_.bytes += status.allocated;
           break;
         }
         [[fallthrough]];
-      default: keep({kind == FileKind::bad, status.modified, name, status.allocated}); break;
+      default: keep({kind == FileKind::bad, used, name, status.allocated}); break;
     }
   }
 
@@ -79,17 +81,29 @@ class Walk {
     if (!seen.is_bad) --tidied_.entries;
   }
 
+  bool remove(const std::string& name) {
+    const Status removed = disk_.remove(path(name));
+    if (removed || !disk_.status(path(name)).exists) return static_cast<bool>(removed);
+    if (++tidied_.not_removed == 1) tidied_.problem = removed.error().message;
+    return false;
+  }
+
   bool remove(const Seen& seen) {
-    if (!disk_.remove(path(seen.name))) return false;
+    if (!remove(seen.name)) return false;
     tidied_.removed_bytes += seen.bytes;
     ++(seen.is_bad ? tidied_.removed_bad : tidied_.removed_entries);
     return true;
   }
 
-  void remove_leftover(const std::string& name, int64_t age) {
-    const Result<bool> abandoned = disk_.remove_abandoned(path(name));
-    const bool removed = abandoned ? *abandoned : age > leftover_age && disk_.remove(path(name));
-    if (removed) ++tidied_.removed_leftovers;
+  void remove_leftover(const std::string& name, FileKind kind, const FileStatus& status, int64_t age) {
+    // Nobody holds a claim, nor what is no file.
+    bool held = kind != FileKind::claim && !status.is_directory && !status.is_symlink && !status.is_special;
+    if (held) {
+      const Result<bool> abandoned = disk_.remove_abandoned(path(name));
+      if (abandoned && *abandoned) ++tidied_.removed_leftovers;
+      held = abandoned || age <= leftover_age;
+    }
+    if (!held && remove(name)) ++tidied_.removed_leftovers;
   }
 
   FileSystem& disk_;

@@ -108,9 +108,25 @@ Result<Found> KernelCache::make_and_publish(const ArtifactKey& key, const std::f
   return found;
 }
 
+// Whether an entry of this size may be stored; if not, a line says so.
+bool KernelCache::fits(const ArtifactKey& key, uint64_t bytes) {
+  if (options_.most_bytes == 0 || bytes <= options_.most_bytes) return true;
+  bool first = false;
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    first = !std::exchange(size_warned_, true);
+  }
+  log(first ? LogLevel::warn : LogLevel::debug,
+      fmt::format("{} takes {} bytes and is not stored: the kernel cache may take {}. It is used from memory, and "
+                  "compiled again by the next process; EPIFUSE_CACHE_SIZE is the limit",
+                  subject_of(key), bytes, options_.most_bytes));
+  return false;
+}
+
 void KernelCache::publish(CacheDirectory& directory, const ArtifactKey& key, const Entry& entry, Found& found) {
   constexpr uint64_t block = 4096;
   const uint64_t size = (entry.payload.size() + entry.request.size() + block - 1) / block * block;
+  if (!fits(key, size)) return;
   // In front of the first one: on a full disk the room that killed processes left taken is what is missing.
   keep_small(directory, key, 0);
   if (const Status published = directory.publish(key, entry); !published) {
@@ -152,9 +168,10 @@ void KernelCache::keep_small(const CacheDirectory& directory, const ArtifactKey&
   }
   count(&CacheCounts::evicted, tidied->removed_entries);
   if (tidied->removed_entries > 0) {
-    log(LogLevel::info, fmt::format("the kernel cache {} was larger than {} bytes: {} entries that were used least "
-                                    "recently are removed",
-                                    directory.path(), options_.most_bytes, tidied->removed_entries));
+    log(LogLevel::info,
+        fmt::format("the kernel cache {} was larger than {} bytes; least recently used entries that were "
+                    "removed: {}",
+                    directory.path(), options_.most_bytes, tidied->removed_entries));
   }
   const std::lock_guard<std::mutex> guard(mutex_);
   room_taken_ = tidied->bytes;
@@ -226,7 +243,7 @@ void KernelCache::open_directories() {
   for (const std::string& path : options_.read_directories) {
     CacheDirectory directory(disk_, path,
                              options_.trust_shared ? CacheDirectory::Use::shared : CacheDirectory::Use::read_only,
-                             options_.user);
+                             options_.user, options_.check);
     if (const Status opened = directory.open()) {
       directories_.push_back(std::move(directory));
     } else {
@@ -234,20 +251,22 @@ void KernelCache::open_directories() {
     }
   }
   if (options_.directory.empty()) {
-    if (options_.wanted) {
+    if (options_.wanted && options_.create) {
       log(LogLevel::warn,
           "there is no place for the kernel cache (neither EPIFUSE_CACHE_DIR nor XDG_CACHE_HOME nor HOME is set); "
           "kernels are kept in memory and compiled again by the next process");
     }
     return;
   }
-  CacheDirectory directory(disk_, options_.directory, CacheDirectory::Use::writable, options_.user);
-  if (const Status opened = directory.open()) {
+  CacheDirectory directory(disk_, options_.directory, CacheDirectory::Use::writable, options_.user, options_.check);
+  if (!options_.create && directory.is_missing()) return;
+  own_directory_ = directory.open();
+  if (own_directory_) {
     directories_.push_back(std::move(directory));
-  } else {
+  } else if (options_.create) {
     log(LogLevel::warn, fmt::format("the kernel cache is not used: {}. Kernels are kept in memory and compiled again "
                                     "by the next process; EPIFUSE_CACHE_DIR names another directory",
-                                    opened.error().message));
+                                    own_directory_.error().message));
   }
 }
 
@@ -262,7 +281,7 @@ Status KernelCache::visit(std::string_view name_prefix, const std::function<void
     if (!names) return names.error();
     for (const std::string& name : *names) {
       if (!name.starts_with(name_prefix)) continue;
-      const ListedEntry entry{directory.read(name), directory.writable()};
+      const ListedEntry entry{directory.inspect(name), directory.writable()};
       if (entry.found.miss != CacheDirectory::Miss::absent) visitor(entry);  // else it was removed meanwhile
     }
   }
@@ -281,14 +300,33 @@ KernelCache::Explanation KernelCache::explain(const ArtifactKey& key) {
 }
 
 Result<Tidied> KernelCache::prune(uint64_t most_bytes, bool everything) {
+  using Miss = CacheDirectory::Miss;
   const CacheDirectory* const directory = writable();
   if (!directory) return Tidied();
+  const Result<std::vector<std::string>> names = directory->names();
+  if (!names) return names.error();
+  for (const std::string& name : *names) {
+    if (everything) break;
+    const CacheDirectory::Lookup found = directory->inspect(name);
+    if (found.miss == Miss::damaged || found.miss == Miss::untrusted) (void)directory->set_aside(found.path);
+  }
   return tidy(disk_, directory->path(),
               {.most_bytes = most_bytes,
                .now = std::time(nullptr),
                .all_leftovers = true,
                .all_entries = everything,
                .just_made = ""});
+}
+
+std::vector<KernelCache::Place> KernelCache::places() {
+  std::vector<Place> list;
+  for (const CacheDirectory& directory : directories()) list.push_back({directory.path(), directory.writable()});
+  return list;
+}
+
+Status KernelCache::own_directory() {
+  directories();
+  return own_directory_;
 }
 
 void KernelCache::remember(const ArtifactKey& key, Result<Found> outcome) {

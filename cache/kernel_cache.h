@@ -40,7 +40,10 @@ struct CacheOptions {
   uint32_t user = ::geteuid();                // whose files are trusted
   bool wanted = true;                         // false: memory only is what the user asked for, no warning
   uint64_t most_bytes = uint64_t{2} << 30;    // that `directory` may take on the disk; 0: any number
-  bool explain_misses = false;                // the line of a miss says what differs, for which entries are read
+  bool create = true;           // `directory` where it is missing; false: it is as if it were empty, and who asks
+                                // own_directory() is told of a refusal, in place of the log
+  ContentCheck check;           // of entries; null: any content will do
+  bool explain_misses = false;  // the line of a miss says what differs, for which entries are read
   LogSink log;
   Patience patience;  // with another process that makes what this one wants
 };
@@ -88,8 +91,8 @@ class KernelCache {
   // it would come again, unless it is one of the environment.
   Result<Found> find_or_make(const ArtifactKey& key, const std::function<Result<Made>()>& make);
 
-  // Shows all entries on disk whose file's name begins so, good and bad ones, in the order in which directories are
-  // looked into; one after the other, for together they may be larger than the memory.
+  // Shows all entries on disk whose file's name begins so, good and bad ones (CacheDirectory::inspect), in the order in
+  // which directories are looked into; one after the other, for together they may be larger than the memory.
   Status visit(std::string_view name_prefix, const std::function<void(const ListedEntry&)>& visitor);
 
   // Why there is no entry, or that there is one: what the file under the key's name is, in each directory, and the
@@ -100,10 +103,19 @@ class KernelCache {
   };
   Explanation explain(const ArtifactKey& key);
 
-  // Removes what killed processes left in the writable directory, files set aside, and the least recently used entries
-  // until it takes no more than `most_bytes` (0: any number); with `everything` all entries. Nothing without a writable
-  // directory.
+  // Removes what killed processes left in the writable directory, entries that are damaged or not to be trusted, files
+  // set aside, and the least recently used entries until it takes no more than `most_bytes` (0: any number); with
+  // `everything` all entries. Nothing without a writable directory.
   Result<Tidied> prune(uint64_t most_bytes, bool everything);
+
+  // The directories that are used, in the order in which they are looked into.
+  struct Place {
+    std::string path;
+    bool writable = false;
+  };
+  std::vector<Place> places();
+  // Why the own directory is not used, and how to mend that (environment). Good: it is used, or there is none.
+  Status own_directory();
 
   const CacheOptions& options() const { return options_; }
   CacheCounts counts() const;
@@ -127,6 +139,7 @@ class KernelCache {
   void publish(CacheDirectory& directory, const ArtifactKey& key, const Entry& entry, Found& found);
   void keep_small(const CacheDirectory& directory, const ArtifactKey& just_made, uint64_t added);
   void report_damage(const CacheDirectory& directory, const CacheDirectory::Lookup& lookup, bool set_aside);
+  bool fits(const ArtifactKey& key, uint64_t bytes);
   void log_miss(const ArtifactKey& key, const Missed& missed, std::chrono::steady_clock::time_point start);
   void remember(const ArtifactKey& key, Result<Found> outcome);
   void log(LogLevel level, const std::string& text) const;
@@ -144,11 +157,12 @@ class KernelCache {
   std::mutex opening_;  // no once_flag: on the way of every hit, that would be a system call
   bool are_open_ = false;
   std::vector<CacheDirectory> directories_;
+  Status own_directory_;
 
   mutable std::mutex mutex_;                  // guards what follows
   std::map<std::string, Remembered> memory_;  // by ArtifactKey::name
   std::set<std::string> reported_;            // paths of damaged files that were warned of
-  bool publication_warned_ = false;
+  bool publication_warned_ = false, size_warned_ = false;
   std::optional<uint64_t> room_taken_;  // by the writable directory, as far as this process knows
   uint64_t added_since_walk_ = 0;       // by this process; others add as well
   CacheCounts counts_;

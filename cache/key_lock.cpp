@@ -56,6 +56,14 @@ std::unique_ptr<FileLock> wait_for_lock(FileSystem& disk, const std::string& ent
         return nullptr;
       }
       if (*claimed) return std::make_unique<Claim>(disk, claim);
+      if (const FileStatus taken = disk.status(claim); taken.is_directory || taken.is_symlink || taken.is_special) {
+        // Nobody's claim, so nobody is waited for.
+        if (disk.remove(claim)) continue;
+        say(LogLevel::warn, fmt::format("{} is no file of a process that compiles, and cannot be removed; processes do "
+                                        "not wait for each other's compiles of this kernel",
+                                        claim));
+        return nullptr;
+      }
     }
     if (appeared()) return nullptr;
     const auto waited = std::chrono::duration_cast<milliseconds>(steady_clock::now() - start);

@@ -1,6 +1,7 @@
 // One key after the other: the order of looking, making and publishing is the cache's; what is made is decided here.
 #include "jit/artifact_store.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,6 +19,9 @@ using cache::EntryKind;
 using cache::Found;
 using cache::Made;
 using Json = nlohmann::ordered_json;
+
+// The part of a request that tells an image from the redirect that leads to it.
+constexpr std::string_view anyway = "anyway";
 
 // With the toolchain that made the entry, which need not be the key's.
 std::string entry_name(const ArtifactKey& key, const Found& found) {
@@ -92,9 +96,40 @@ From from_of(cache::Source source) {
 
 }  // namespace
 
+std::string problem_of_entry(const cache::EntryView& entry) {
+  const auto request = parse_record(entry.request);
+  if (!request) return "its request cannot be read";
+  const auto part = [&](std::string_view name) {
+    return std::find_if(request->begin(), request->end(), [&](const RecordField& field) { return field.name == name; });
+  };
+  if (entry.kind == EntryKind::redirect) {
+    if (part(anyway) != request->end()) return "a redirect is in the place of the image that it leads to";
+    return parse_redirect(entry.payload) ? "" : "its redirect cannot be read";
+  }
+  const Result<KernelImage::Sections> sections = KernelImage::split(entry.payload);
+  if (!sections) return sections.error().message;
+  const auto recipe = part("recipe");
+  // The one of the request is what a hit is launched with, so nothing has to be parsed.
+  if (recipe == request->end() || recipe->value != sections->recipe) return "its recipe is not that of its request";
+  if (sections->cubin.empty()) return "it holds no cubin";
+  const LaunchRecipe of_request;
+  const auto image = KernelImage::from_parts(sections->recipe, sections->metadata, std::string(sections->cubin),
+                                             KernelImage::KnownRecipe{of_request, sections->recipe});
+  return image ? "" : image.error().message;
+}
+
+namespace {
+
+cache::CacheOptions checked(cache::CacheOptions options) {
+  options.check = problem_of_entry;
+  return options;
+}
+
+}  // namespace
+
 ArtifactKey key_anyway(const ArtifactKey& key) {
   ArtifactRecord line;
-  return ArtifactKey(key.request() + line.add("anyway", "yes").take(), key.toolchain(), key.subject());
+  return ArtifactKey(key.request() + line.add(anyway, "yes").take(), key.toolchain(), key.subject());
 }
 
 std::string_view from_name(From from) {
@@ -117,7 +152,7 @@ ArtifactStore::ArtifactStore(std::shared_ptr<toolchain::Toolchain> toolchain, Fi
     : toolchain_(std::move(toolchain)),
       log_(options.log),
       may_compile_(may_compile),
-      cache_(disk, std::move(options)) {}
+      cache_(disk, checked(std::move(options))) {}
 
 Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build) {
   const Keyed own = keyed(build);
@@ -138,23 +173,12 @@ Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build) {
   });
   if (!found) return found.error();
   if (found->kind == EntryKind::redirect) {
-    if (std::optional<Refusal> refusal = parse_redirect(found->payload)) {
-      if (compiled) note_compile(*refusal, compiled->times, std::move(compiled->ptx));
-      return {*std::move(refusal)};
-    }
-    log(LogLevel::warn, fmt::format("the cache entry {} is not used: its redirect cannot be read", key.name()));
-    Result<Compiled> again = compile(build);
-    if (!again) return again.error();
-    if (is_refused(again->image)) {
-      Refusal refusal = refusal_of(again->image);
-      note_compile(refusal, again->times, std::move(again->ptx));
-      return {std::move(refusal)};
-    }
-    return {Artifact{std::move(again->image), std::move(again->ptx), key.name(), From::toolchain, again->times}};
+    std::optional<Refusal> refusal = parse_redirect(found->payload);
+    EPIFUSE_ENSURE(refusal, "a redirect that cannot be read passed the cache's check");
+    if (compiled) note_compile(*refusal, compiled->times, std::move(compiled->ptx));
+    return {*std::move(refusal)};
   }
-  Result<Artifact> artifact = to_artifact(own, key, *found, std::move(compiled));
-  if (!artifact) return artifact.error();
-  return {*std::move(artifact)};
+  return {to_artifact(own, key, *found, std::move(compiled))};
 }
 
 Result<Artifact> ArtifactStore::get_anyway(const Build& build) {
@@ -235,22 +259,15 @@ Result<Found> ArtifactStore::find_without_compiler(const Build& build, const Art
                                        build.recipe.kernel, build.request.arch, why));
 }
 
-Result<Artifact> ArtifactStore::to_artifact(const Keyed& keyed, const ArtifactKey& key, const Found& found,
-                                            JustCompiled compiled) {
+Artifact ArtifactStore::to_artifact(const Keyed& keyed, const ArtifactKey& key, const Found& found,
+                                    JustCompiled compiled) {
   if (compiled) {
-    return Artifact{std::move(compiled->image), std::move(compiled->ptx), key.name(), From::toolchain, compiled->times};
+    return {std::move(compiled->image), std::move(compiled->ptx), key.name(), From::toolchain, compiled->times};
   }
   Result<KernelImage> image =
       KernelImage::from_bytes(found.payload, KernelImage::KnownRecipe{keyed.build.recipe, keyed.recipe_json});
-  if (image) return Artifact{*std::move(image), "", entry_name(key, found), from_of(found.from), {}};
-  // Undamaged, and yet no image: some other program wrote it.
-  const std::string what = fmt::format("the cache entry {} is not used: {}",
-                                       found.path.empty() ? key.name() : found.path, image.error().message);
-  if (!may_compile_ || !toolchain_->identity()) return environment_error(what);
-  log(LogLevel::warn, what);
-  Result<Compiled> again = compile(keyed.build);
-  if (!again) return again.error();
-  return Artifact{std::move(again->image), std::move(again->ptx), key.name(), From::toolchain, again->times};
+  EPIFUSE_ENSURE(image, "an image that cannot be read passed the cache's check");
+  return {*std::move(image), "", entry_name(key, found), from_of(found.from), {}};
 }
 
 void ArtifactStore::log(LogLevel level, const std::string& text) const {

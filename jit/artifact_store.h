@@ -61,6 +61,10 @@ struct Refusal {
   bool better_than(const Refusal& other) const;
 };
 
+// What is wrong with an entry that is whole, and yet not what an ArtifactStore writes (cache::ContentCheck); empty:
+// nothing.
+std::string problem_of_entry(const cache::EntryView& entry);
+
 // The key of the image itself, where the own key may hold a redirect; it differs in one line of the request.
 ArtifactKey key_anyway(const ArtifactKey& key);
 
@@ -103,8 +107,8 @@ class ArtifactStore {
   Result<cache::Found> find_or_make(const Build& build, const ArtifactKey& key,
                                     const std::function<Result<cache::Made>()>& make);
   Result<cache::Found> find_without_compiler(const Build& build, const ArtifactKey& key, const std::string& why);
-  Result<Artifact> to_artifact(const Keyed& keyed, const ArtifactKey& key, const cache::Found& found,
-                               JustCompiled compiled);
+  static Artifact to_artifact(const Keyed& keyed, const ArtifactKey& key, const cache::Found& found,
+                              JustCompiled compiled);
   void log(LogLevel level, const std::string& text) const;
 
   const std::shared_ptr<toolchain::Toolchain> toolchain_;

@@ -1,5 +1,6 @@
 // cache list, cache show, cache verify, cache path: what is in the cache.
 #include <ctime>
+#include <filesystem>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <functional>
@@ -7,9 +8,10 @@
 #include <optional>
 
 #include "base/artifact_record.h"
-#include "base/kernel_image.h"
 #include "cache/kernel_cache.h"
 #include "tools/commands.h"
+#include "tools/count_text.h"
+#include "tools/look_into_cache.h"
 
 namespace epifuse::tools {
 namespace {
@@ -32,33 +34,26 @@ std::string word(const Json& metadata, const char* key) {
 
 std::string name_of(const ListedEntry& entry) { return entry.found.path.substr(entry.found.path.rfind('/') + 1); }
 
-// What is wrong with an entry, though it may be whole: its name is not that of its content, or no kernel is in it.
-std::string problem_of(const ListedEntry& entry) {
-  if (!entry.found) return entry.found.problem;
-  const cache::EntryView& view = entry.found.entry;
-  if (ArtifactKey(std::string(view.request), std::string(view.toolchain)).name() != name_of(entry)) {
-    return "its name is not that of its request";
-  }
-  if (view.kind != cache::EntryKind::artifact) return "";
-  const Result<KernelImage> image = KernelImage::from_bytes(view.payload);
-  return image ? "" : image.error().message;
-}
-
-std::string_view state_of(const ListedEntry& entry, const std::string& problem) {
-  return cache::miss_name(entry.found && !problem.empty() ? Miss::damaged : entry.found.miss);
-}
-
 Json row_of(const ListedEntry& entry) {
-  const std::string problem = problem_of(entry);
   return {{"path", entry.found.path},
           {"key", name_of(entry)},
-          {"state", state_of(entry, problem)},
-          {"problem", problem},
+          {"state", cache::miss_name(entry.found.miss)},
+          {"problem", entry.found.problem},
+          {"own", entry.writable},
           {"kind", entry.found.entry.kind == cache::EntryKind::redirect ? "redirect" : "artifact"},
           {"bytes", entry.found.status.size},
           {"used", entry.found.status.modified},
           {"toolchain", entry.found.entry.toolchain},
           {"metadata", metadata_of(entry)}};
+}
+
+// "E=8,K=7168", of the compile that made the entry: others may have found it since.
+std::string dims_of(const Json& metadata) {
+  std::string text;
+  if (metadata.contains("dims") && metadata["dims"].is_object())
+    for (const auto& [name, value] : metadata["dims"].items())
+      text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value.dump(-1, ' ', true));
+  return text.empty() ? "-" : text;
 }
 
 std::string line_of(const ListedEntry& entry) {
@@ -70,17 +65,53 @@ std::string line_of(const ListedEntry& entry) {
   const std::time_t used = entry.found.status.modified;
   std::tm local{};
   ::localtime_r(&used, &local);
-  return fmt::format("{:%Y-%m-%d %H:%M}  {:>9}  {:13}  {:28}  {}\n", local, entry.found.status.size, what,
-                     word(metadata, "kernel"), name_of(entry));
+  return fmt::format("{:%Y-%m-%d %H:%M}  {:>9}  {:13}  {:28}  {}  {}\n", local, entry.found.status.size, what,
+                     word(metadata, "kernel"), name_of(entry), dims_of(metadata));
 }
 
-std::string place_of(const std::string& directory) {
-  return directory.empty() ? "no directory: kernels are kept in memory only" : directory;
+// What lies in one directory.
+struct Sum {
+  std::string path;
+  bool own = false;
+  uint64_t entries = 0, bytes = 0;
+};
+
+// Each entry whose key begins so, and the sum of each directory, the own one last. An error: the own one is refused.
+Result<std::vector<Sum>> visit(Surroundings& world, std::string_view key,
+                               const std::function<void(const ListedEntry&)>& visitor) {
+  cache::KernelCache cache(world.disk, looking_options(world));
+  if (Status used = cache.own_directory(); !used) return used.error();
+  std::vector<Sum> sums;
+  for (const cache::KernelCache::Place& place : cache.places()) sums.push_back({place.path, place.writable});
+  const Status visited = cache.visit(key, [&](const ListedEntry& entry) {
+    for (Sum& sum : sums) {
+      if (sum.own != entry.writable || entry.found.path != sum.path + "/" + name_of(entry)) continue;
+      ++sum.entries;
+      sum.bytes += entry.found.status.size;
+      break;
+    }
+    visitor(entry);
+  });
+  if (!visited) return visited.error();
+  if (sums.empty() || !sums.back().own) sums.push_back({world.settings.cache_directory, true});
+  return sums;
 }
 
-// Each entry whose key begins so.
-Status visit(Surroundings& world, std::string_view key, const std::function<void(const ListedEntry&)>& visitor) {
-  return cache::KernelCache(world.disk, cache::cache_options(world.settings, world.log)).visit(key, visitor);
+Json sums_json(const std::vector<Sum>& sums) {
+  Json rows = Json::array();
+  for (const Sum& sum : sums)
+    rows.push_back({{"directory", sum.path}, {"own", sum.own}, {"count", sum.entries}, {"bytes", sum.bytes}});
+  return rows;
+}
+
+std::string sums_text(const std::vector<Sum>& sums, const Settings& settings) {
+  std::string text;
+  for (const Sum& sum : sums)
+    text += sum.own
+                ? fmt::format("{}, {}, in {}\n", entries_text(sum.entries), bytes_text(sum.bytes), own_place(settings))
+                : fmt::format("{}, {}, in {}, which is only read\n", entries_text(sum.entries), bytes_text(sum.bytes),
+                              sum.path);
+  return text;
 }
 
 // A part of a request, of which a person wants to see the beginning.
@@ -94,10 +125,10 @@ std::string beginning(std::string_view value) {
 Report describe(const ListedEntry& entry) {
   Json fields = row_of(entry);
   const Json metadata = metadata_of(entry);
-  const std::string problem = problem_of(entry);
+  const std::string& problem = entry.found.problem;
   Json request = Json::array();
   Report report;
-  report.text = fmt::format("{}\n  {:16} {}{}\n", entry.found.path, "state", state_of(entry, problem),
+  report.text = fmt::format("{}\n  {:16} {}{}\n", entry.found.path, "state", cache::miss_name(entry.found.miss),
                             problem.empty() ? "" : ", " + problem);
   if (entry.found) {
     report.text += fmt::format("  {:16} {}\n", "toolchain", entry.found.entry.toolchain);
@@ -119,31 +150,39 @@ Report describe(const ListedEntry& entry) {
 Report cache_list(const CommandLine&, Surroundings& world) {
   Report report;
   Json rows = Json::array();
-  uint64_t bytes = 0;
-  const Status visited = visit(world, "", [&](const ListedEntry& entry) {
+  const auto sums = visit(world, "", [&](const ListedEntry& entry) {
     rows.push_back(row_of(entry));
     report.text += line_of(entry);
-    bytes += entry.found.status.size;
   });
-  if (!visited) return failure(visited.error());
-  const std::string& directory = world.settings.cache_directory;
-  report.text += fmt::format("{} entries, {} bytes, in {}\n", rows.size(), bytes, place_of(directory));
-  report.fields = dump({{"directory", directory}, {"entries", std::move(rows)}, {"bytes", bytes}});
+  if (!sums) return failure(sums.error());
+  report.text += sums_text(*sums, world.settings);
+  report.fields = dump({{"directory", world.settings.cache_directory},
+                        {"entries", std::move(rows)},
+                        {"bytes", sums->back().bytes},
+                        {"directories", sums_json(*sums)}});
   return report;
 }
 
 Report cache_show(const CommandLine& line, Surroundings& world) {
-  // One key may lie in several directories: the first is the one that is used.
+  // As `cache list` names it, or by its file. One key may lie in several directories: the first is the one that is
+  // used.
+  const size_t slash = line.cache_key.rfind('/');
+  const std::string key = line.cache_key.substr(slash + 1);
+  std::error_code ignored;
   std::optional<ListedEntry> entry;
   std::string another;
-  const Status visited = visit(world, line.cache_key, [&](const ListedEntry& seen) {
+  const auto sums = visit(world, key, [&](const ListedEntry& seen) {
+    if (slash != std::string::npos && !std::filesystem::equivalent(seen.found.path, line.cache_key, ignored)) return;
     if (!entry) {
       entry = seen;
     } else if (name_of(seen) != name_of(*entry)) {
       another = name_of(seen);
     }
   });
-  if (!visited) return failure(visited.error());
+  if (!sums) return failure(sums.error());
+  if (!entry && slash != std::string::npos)
+    return failure(user_error(
+        fmt::format("'{}' is no entry of the cache's directories; `epifuse cache list` names all", line.cache_key)));
   if (!entry) {
     return failure(user_error(
         fmt::format("no entry of the cache begins with '{}'; `epifuse cache list` names all", line.cache_key)));
@@ -159,25 +198,28 @@ Report cache_verify(const CommandLine&, Surroundings& world) {
   Report report;
   Json bad = Json::array();
   size_t checked = 0, of_other_versions = 0;
-  const Status visited = visit(world, "", [&](const ListedEntry& entry) {
+  const auto sums = visit(world, "", [&](const ListedEntry& entry) {
     ++checked;
     if (entry.found.miss == Miss::other_version) ++of_other_versions;
-    const std::string problem = problem_of(entry);
-    if (problem.empty()) return;
+    if (entry.found.problem.empty()) return;
     bad.push_back(row_of(entry));
-    report.text += fmt::format("{}: {}\n", entry.found.path, problem);
+    report.text += fmt::format("{}: {}\n", entry.found.path, entry.found.problem);
   });
-  if (!visited) return failure(visited.error());
+  if (!sums) return failure(sums.error());
   if (!bad.empty()) {
     report.code = ExitCode::wrong;
-    report.error = fmt::format("{} of {} entries cannot be used", bad.size(), checked);
+    report.error = fmt::format(
+        "{} of {} cannot be used; `epifuse cache prune` removes those of the own directory, and a "
+        "compile that comes upon one makes it again",
+        bad.size(), entries_text(checked));
   }
-  report.text += fmt::format("{} entries, {} bad, {} of another version of Epifuse, in {}\n", checked, bad.size(),
-                             of_other_versions, place_of(world.settings.cache_directory));
+  report.text += fmt::format("{}: {} bad, {} of another version of Epifuse\n{}", entries_text(checked), bad.size(),
+                             of_other_versions, sums_text(*sums, world.settings));
   report.fields = dump({{"directory", world.settings.cache_directory},
                         {"checked", checked},
                         {"other_versions", of_other_versions},
-                        {"bad", std::move(bad)}});
+                        {"bad", std::move(bad)},
+                        {"directories", sums_json(*sums)}});
   return report;
 }
 
@@ -189,6 +231,8 @@ Report cache_path(const CommandLine&, Surroundings& world) {
                                           : "there is no cache directory: EPIFUSE_CACHE_DIR is off");
   Report report;
   report.text = directory + "\n";
+  for (const std::string& path : world.settings.read_cache_directories)
+    report.text += fmt::format("{} (EPIFUSE_CACHE_READ: looked into before, and only read)\n", path);
   report.fields = dump({{"directory", directory}, {"read_directories", world.settings.read_cache_directories}});
   return report;
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cache/kernel_cache.h"
 #include "compiler/compiler.h"
 #include "compiler/toolchain/artifact_request.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
@@ -12,6 +11,7 @@
 #include "jit/bundled_kernels.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
+#include "tools/look_into_cache.h"
 #include "tools/spec_file.h"
 
 namespace epifuse::tools {
@@ -121,12 +121,33 @@ Report in_bundle(const jit::BundleAnswer::Kernel& kernel, const PlannedKernel& p
                  {"state", "good"},
                  {"bundle", kernel.bundle},
                  {"lookups", Json::array()},
+                 {"no_cache", nullptr},
+                 {"no_compile", nullptr},
                  {"nearest", nullptr}},
                 std::move(of_bundles.json));
 }
 
+// What a run would do about a kernel that is nowhere.
+struct Elsewise {
+  std::string no_cache;    // why it would not be looked for in an own directory, nor stored; empty: it would
+  std::string no_compile;  // why it would not be compiled; empty: it would
+};
+
+Elsewise elsewise(cache::KernelCache& cache, const Settings& settings, const Result<std::string>& toolchain) {
+  Elsewise answer;
+  if (const Status own = cache.own_directory(); !own)
+    answer.no_cache = own.error().message;
+  else if (settings.cache_directory.empty())
+    answer.no_cache = settings.cache_wanted ? "neither EPIFUSE_CACHE_DIR nor HOME is set" : "EPIFUSE_CACHE_DIR is off";
+  if (!settings.jit)
+    answer.no_compile = "EPIFUSE_JIT is off";
+  else if (!toolchain)
+    answer.no_compile = toolchain.error().message;
+  return answer;
+}
+
 Report describe(const Search& search, const PlannedKernel& planned, const std::string& target,
-                const std::optional<cache::Found>& of_any_toolchain, OfBundles of_bundles) {
+                const std::optional<cache::Found>& of_any_toolchain, const Elsewise& else_, OfBundles of_bundles) {
   const CacheDirectory::Lookup* const hit = search.hit();
   const std::string& kernel = planned.graph.name;
   std::string text = std::move(of_bundles.text);
@@ -143,12 +164,14 @@ Report describe(const Search& search, const PlannedKernel& planned, const std::s
   if (hit) {
     text += fmt::format("kernel '{}' ({}) is in the cache: {}\n", kernel, search.plan, hit->path);
   } else if (of_any_toolchain) {
-    text += fmt::format("kernel '{}' ({}): no NVRTC is installed here, and {}, made by {}, is used\n", kernel,
-                        search.plan, of_any_toolchain->path, of_any_toolchain->toolchain);
+    text += fmt::format("kernel '{}' ({}): nothing is compiled here ({}), and {}, made by {}, is used\n", kernel,
+                        search.plan, else_.no_compile, of_any_toolchain->path, of_any_toolchain->toolchain);
   } else {
-    text += fmt::format("kernel '{}' ({}) is not in the cache, and would be compiled: {}\n  key {}\n{}", kernel,
-                        search.plan, state, search.key.name(), reasons);
+    text += fmt::format("kernel '{}' ({}) is not in the cache ({}), and {}\n  key {}\n{}", kernel, search.plan, state,
+                        else_.no_compile.empty() ? "would be compiled" : "cannot be compiled: " + else_.no_compile,
+                        search.key.name(), reasons);
   }
+  if (!else_.no_cache.empty() && !hit) text += fmt::format("  there is no own directory: {}\n", else_.no_cache);
   Json nearest;
   if (const auto& near = search.result.nearest; near && !of_any_toolchain) {
     nearest = {{"path", near->path}, {"differences", differences_json(near->differences)}};
@@ -165,6 +188,8 @@ Report describe(const Search& search, const PlannedKernel& planned, const std::s
                  {"state", state},
                  {"bundle", nullptr},
                  {"lookups", std::move(lookups)},
+                 {"no_cache", else_.no_cache.empty() ? Json() : Json(else_.no_cache)},
+                 {"no_compile", else_.no_compile.empty() ? Json() : Json(else_.no_compile)},
                  {"nearest", std::move(nearest)}},
                 std::move(of_bundles.json));
 }
@@ -190,11 +215,12 @@ Report cache_why(const CommandLine& line, Surroundings& world) {
     report = in_bundle(*answer.kernel, *planned, target, std::move(of_bundles));
   } else {
     const Result<std::string> toolchain = toolchain::NvrtcToolchain(world.disk, world.settings).identity();
-    cache::KernelCache cache(world.disk, cache::cache_options(world.settings, world.log));
+    cache::KernelCache cache(world.disk, looking_options(world));
     const Search found = search(cache, *planned, toolchain ? *toolchain : "");
     std::optional<cache::Found> of_any;
     if (!toolchain || !world.settings.jit) of_any = cache.find_any_toolchain(found.key);
-    report = describe(found, *planned, target, of_any, std::move(of_bundles));
+    report =
+        describe(found, *planned, target, of_any, elsewise(cache, world.settings, toolchain), std::move(of_bundles));
   }
   report.diagnostics = std::move(diagnostics);
   return report;

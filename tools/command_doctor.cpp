@@ -11,6 +11,7 @@
 #include "compiler/toolchain/nvrtc_locator.h"
 #include "runtime/device.h"
 #include "tools/commands.h"
+#include "tools/count_text.h"
 #include "tools/disassemble.h"
 
 namespace epifuse::tools {
@@ -179,7 +180,7 @@ Report doctor(const CommandLine&, Surroundings& world) {
   text += fmt::format("machine     {}, {}, {} cores\n", machine.system, machine.architecture, machine.cores);
   text += gpu_text(gpus) + nvrtc_text(search);
   text += fmt::format("cache       {}{}{}", cache.directory, cache.directory.empty() ? "" : ": ", cache.state);
-  text += cache.entries ? fmt::format(", {} entries, {} bytes\n", cache.entries, cache.bytes) : "\n";
+  text += cache.entries ? fmt::format(", {}, {}\n", entries_text(cache.entries), bytes_text(cache.bytes)) : "\n";
   if (!world.settings_problem.empty()) text += fmt::format("problem     {}\n", world.settings_problem);
 
   Json settings = Json::array();

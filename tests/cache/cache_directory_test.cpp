@@ -55,6 +55,13 @@ TEST_CASE("a refusal says how to mend it") {
   CHECK(refusal(disk, Use::writable).find("chmod go-w /c") != std::string::npos);
   CHECK(refusal(disk, Use::writable).find("EPIFUSE_CACHE_TRUST") == std::string::npos);  // it would not help
   CHECK(refusal(disk, Use::read_only).find("EPIFUSE_CACHE_TRUST=shared") != std::string::npos);
+  // No advice to close a directory that others use, as /tmp.
+  status.mode = 01777;
+  CHECK(refusal(disk, Use::writable).find("chmod") == std::string::npos);
+  CHECK(refusal(disk, Use::writable).find("such as /c/epifuse") != std::string::npos);
+  status.mode = 0775;
+  disk.put("/c/mail", "");
+  CHECK(refusal(disk, Use::writable).find("chmod") == std::string::npos);
   status.mode = 0755;
   status.owner = 4711;
   CHECK(refusal(disk, Use::read_only).find("EPIFUSE_CACHE_TRUST=shared") != std::string::npos);
@@ -156,13 +163,14 @@ TEST_CASE("a link or a file in the directory's place is refused, also under a tr
   REQUIRE(disk.make_directories(scratch / "real"));
   REQUIRE(::symlink((scratch / "real").c_str(), (scratch / "link").c_str()) == 0);
   REQUIRE(disk.write_atomically(scratch / "file", "x"));
-  for (const std::string name : {"link", "link/", "link//"}) {
+  for (const std::string name : {"link", "link/", "link//", "link/.", "link/./", "link/././/."}) {
     const Status opened = CacheDirectory(disk, scratch / name, Use::writable).open();
     REQUIRE(!opened);
     CHECK(opened.error().message.find("symbolic link") != std::string::npos);
   }
   CHECK(!CacheDirectory(disk, scratch / "file", Use::writable).open());
   CHECK(CacheDirectory(disk, scratch / "real/", Use::writable).open());
+  CHECK(CacheDirectory(disk, scratch / "real/.", Use::writable).path() == scratch / "real");
 }
 
 TEST_CASE("find compares the stored request and toolchain") {

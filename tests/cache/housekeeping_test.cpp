@@ -9,6 +9,7 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/memory_file_system.h"
 #include "tests/support/recording_log.h"
+#include "tests/support/scratch_directory.h"
 
 using namespace epifuse;
 using namespace epifuse::cache;
@@ -98,15 +99,58 @@ TEST_CASE("leftovers of killed processes go after an hour, or at once when asked
   CHECK(directory.has(entry_name(1) + ".lock"));
   for (const char* suffix : {".tmp-17-0", ".lock", ".claim"}) CHECK(directory.has(entry_name(2) + suffix));
 
-  CHECK(directory.tidy({.all_leftovers = true}).removed_leftovers == 2);
+  // Claims too, though nobody can tell whether their owners live: they save work, and no more.
+  CHECK(directory.tidy({.all_leftovers = true}).removed_leftovers == 3);
   CHECK(directory.has(entry_name(1) + ".lock"));
-  CHECK(directory.has(entry_name(2) + ".claim"));  // nobody can tell whether its owner lives
+  CHECK(!directory.has(entry_name(2) + ".claim"));
 
   // Without locks only age tells.
   plant();
   directory.faulty.good_locks = 0;
-  CHECK(directory.tidy({.all_leftovers = true}).removed_leftovers == 3);
+  CHECK(directory.tidy({.all_leftovers = true}).removed_leftovers == 4);
   CHECK(directory.has(entry_name(2) + ".tmp-17-0"));
+}
+
+TEST_CASE("what is no file in the place of a lock or a claim is nobody's") {
+  Directory directory;
+  for (const char* suffix : {".lock", ".claim", ".tmp-17-0"}) {
+    directory.put(entry_name(1) + suffix, 0);
+    directory.disk.node("/c/" + entry_name(1) + suffix).status.is_symlink = true;
+    directory.put(entry_name(2) + suffix, 0);
+    directory.disk.node("/c/" + entry_name(2) + suffix).status.is_directory = true;
+  }
+  directory.faulty.good_locks = 0;
+  CHECK(directory.tidy({}).removed_leftovers == 0);
+  CHECK(directory.tidy({.all_leftovers = true}).removed_leftovers == 6);
+}
+
+TEST_CASE("a time in the future is the oldest of all, beyond what clocks may differ") {
+  Directory directory;
+  for (const char* suffix : {".claim", ".lock", ".tmp-17-0"}) directory.put(entry_name(3) + suffix, -2 * hour);
+  directory.put(entry_name(1) + ".claim", -hour / 2);
+  CHECK(directory.tidy({}).removed_leftovers == 3);
+  CHECK(directory.has(entry_name(1) + ".claim"));
+  directory.put(entry_name(4), -9999 * hour);
+  directory.put(entry_name(5), -hour / 2);
+  directory.put(entry_name(6), 99 * hour);
+  CHECK(directory.tidy({.most_bytes = 1200}).removed_entries == 1);
+  CHECK(!directory.has(entry_name(4)));
+}
+
+TEST_CASE("what cannot be removed is counted, and the first reason kept") {
+  const ScratchDirectory scratch;
+  FileSystem& disk = real_file_system();
+  const std::string entry = entry_name(1), bad = entry_name(2) + ".bad";
+  for (const std::string& name : {entry, bad}) REQUIRE(disk.make_directories(scratch / name + "/full"));
+  REQUIRE(disk.make_directories(scratch / entry_name(3)));  // empty: it goes
+  REQUIRE(disk.write_atomically(scratch / entry_name(4), "x"));
+  const Result<Tidied> tidied =
+      tidy(disk, scratch.path(), {.now = std::time(nullptr), .all_leftovers = true, .all_entries = true});
+  REQUIRE(tidied);
+  CHECK(tidied->removed_entries == 2);
+  CHECK(tidied->entries == 1);
+  CHECK(tidied->not_removed == 2);
+  CHECK(tidied->problem.find("not empty") != std::string::npos);
 }
 
 TEST_CASE("other files stay whatever is asked, and notes go with the entries") {
@@ -125,7 +169,7 @@ TEST_CASE("other files stay whatever is asked, and notes go with the entries") {
   CHECK(*directory.disk.list("/c") == std::vector<std::string>{"README", "notes.tmp-17-0"});
 }
 
-TEST_CASE("a cache never takes more room than it may, but for the entry just made") {
+TEST_CASE("a cache never takes more room than it may") {
   MemoryFileSystem memory;
   RecordingLog log;
   CacheOptions options;
@@ -153,6 +197,14 @@ TEST_CASE("a cache never takes more room than it may, but for the entry just mad
   int left = 0;
   REQUIRE(next.visit("", [&](const ListedEntry&) { ++left; }));
   CHECK(left <= 3);
+  // One that is larger than all the room is not stored.
+  options.most_bytes = 1;
+  KernelCache none(memory, options);
+  for (const char* name : {"too large", "another"})
+    REQUIRE(none.find_or_make(ArtifactKey(name, "t"), []() -> Result<Made> { return Made{}; })->payload.view().empty());
+  CHECK(!memory.exists("/c/" + ArtifactKey("too large", "t").name()));
+  REQUIRE(log.warnings().size() == 1);
+  CHECK(log.warnings()[0].find("EPIFUSE_CACHE_SIZE") != std::string::npos);
 }
 
 TEST_CASE("a use keeps an entry from being removed, however long ago it was made") {
@@ -169,4 +221,9 @@ TEST_CASE("a use keeps an entry from being removed, however long ago it was made
   REQUIRE(KernelCache(memory, options).prune(4096, false));
   CHECK(memory.exists("/c/" + used.name()));
   CHECK(!memory.exists("/c/" + unused.name()));
+  // A clock that was wrong for a while: the use brings the time back.
+  int64_t& stamp = memory.node("/c/" + used.name()).status.modified;
+  stamp = std::time(nullptr) + 9999 * hour;
+  REQUIRE(KernelCache(memory, options).find(used));
+  CHECK(stamp < std::time(nullptr) + hour);
 }

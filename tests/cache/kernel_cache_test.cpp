@@ -11,6 +11,7 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/memory_file_system.h"
 #include "tests/support/recording_log.h"
+#include "tests/support/scratch_directory.h"
 
 using namespace epifuse;
 using namespace epifuse::cache;
@@ -235,6 +236,73 @@ TEST_CASE("whatever byte is damaged, the entry is a miss with one warning, is se
     REQUIRE(*disk.read(path + ".bad") == bad);
     REQUIRE(*disk.read(path) == good);  // healed
   }
+}
+
+TEST_CASE("an entry whose content its maker cannot use is damage like any other") {
+  MemoryFileSystem disk;
+  RecordingLog log;
+  Maker maker;
+  REQUIRE(KernelCache(disk, options_for(log)).find_or_make(key, maker.function()));
+  CacheOptions options = options_for(log);
+  std::string unusable = "cubin";
+  options.check = [&](const EntryView& entry) -> std::string { return entry.payload == unusable ? "it is old" : ""; };
+  maker.payload = "new cubin";
+  {
+    KernelCache cache(disk, options);
+    CHECK(cache.explain(key).lookups.front().problem == "it is old");
+    REQUIRE(
+        cache.visit("", [](const ListedEntry& entry) { CHECK(entry.found.miss == CacheDirectory::Miss::damaged); }));
+    CHECK(!cache.find(key));
+    CHECK(!cache.find_any_toolchain(key));
+    CHECK(cache.find_or_make(key, maker.function())->payload == "new cubin");
+  }
+  REQUIRE(log.warnings().size() == 1);
+  CHECK(log.warnings()[0].find("it is old") != std::string::npos);
+  CHECK(disk.exists("/c/" + key.name() + ".bad"));
+  KernelCache next(disk, options);
+  CHECK(next.find_or_make(key, maker.function())->from == Source::disk);
+  CHECK(maker.calls == 2);
+  // prune takes what cannot be used, and nothing else.
+  unusable = "new cubin";
+  REQUIRE(next.find_or_make(ArtifactKey("good", "t"), []() -> Result<Made> { return Made{}; }));
+  const Result<Tidied> tidied = next.prune(0, false);
+  REQUIRE(tidied);
+  CHECK(tidied->removed_bad == 1);
+  CHECK(tidied->entries == 1);
+}
+
+TEST_CASE("a directory in an entry's place is set aside") {
+  const ScratchDirectory scratch;
+  RecordingLog log;
+  Maker maker;
+  FileSystem& disk = real_file_system();
+  const std::string path = scratch / "c/" + key.name();
+  REQUIRE(disk.make_directories(path + "/full"));
+  REQUIRE(disk.write_atomically(path + ".bad", "from before"));
+  CHECK(KernelCache(disk, options_for(log, scratch / "c")).find_or_make(key, maker.function())->from == Source::made);
+  CHECK(KernelCache(disk, options_for(log, scratch / "c")).find_or_make(key, maker.function())->from == Source::disk);
+  CHECK(disk.status(path + ".bad").is_directory);
+  CHECK(log.warnings().size() == 1);
+}
+
+TEST_CASE("whoever only looks makes no directory, and is told of a refusal in place of the log") {
+  MemoryFileSystem disk;
+  RecordingLog log;
+  CacheOptions options = options_for(log);
+  options.create = false;
+  {
+    KernelCache cache(disk, options);
+    CHECK(cache.own_directory());
+    CHECK(cache.places().empty());
+    CHECK(cache.prune(0, true)->removed_entries == 0);
+  }
+  CHECK(!disk.exists("/c"));
+  REQUIRE(disk.make_directories("/c"));
+  CHECK(KernelCache(disk, options).places().front().writable);
+  disk.node("/c").status.mode = 0777;
+  KernelCache refused(disk, options);
+  CHECK(refused.own_directory().error().message.find("others can write") != std::string::npos);
+  CHECK(log.warnings().empty());
 }
 
 TEST_CASE("find warns of damage and leaves the file to the next make") {

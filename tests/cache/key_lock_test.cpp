@@ -7,6 +7,7 @@
 #include "tests/support/faulty_file_system.h"
 #include "tests/support/memory_file_system.h"
 #include "tests/support/recording_log.h"
+#include "tests/support/scratch_directory.h"
 
 using namespace epifuse;
 using namespace epifuse::cache;
@@ -47,6 +48,23 @@ TEST_CASE("a lock is waited for beyond every limit while its holder lives, with 
     CHECK(line.find("waiting for another process") != std::string::npos);
     CHECK(line.find("/c/entry.lock") != std::string::npos);
   }
+}
+
+TEST_CASE("nobody is waited for where a claim is no file") {
+  Disk disk;
+  disk.faulty.good_locks = 0;
+  const std::string claim = std::string(entry) + ".claim";
+  disk.memory.put(claim, "");
+  disk.memory.node(claim).status.is_directory = true;
+  const auto held = wait_for_lock(disk.faulty, entry, {}, nullptr, nothing_appears);
+  CHECK(held);  // it could be removed
+  const ScratchDirectory scratch;
+  for (const char* suffix : {".lock", ".claim"})
+    REQUIRE(real_file_system().make_directories(scratch / ("entry" + std::string(suffix) + "/full")));
+  RecordingLog log;
+  CHECK(!wait_for_lock(real_file_system(), scratch / "entry", {}, log.sink(), nothing_appears));
+  REQUIRE(log.warnings().size() == 1);
+  CHECK(log.warnings()[0].find("cannot be removed") != std::string::npos);
 }
 
 TEST_CASE("what somebody else has made ends the waiting") {

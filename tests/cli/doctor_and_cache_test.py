@@ -63,11 +63,22 @@ class CacheTest(support.CliTest):
         self.assertIn("0 entries", self.run_epifuse("cache", "list")[0])
         document = self.json("cache", "list")
         self.assertEqual((document["directory"], document["entries"], document["bytes"]), (self.path("cache"), [], 0))
+        for command in ("list", "verify", "prune", "clear"):
+            self.assertIn("0 entries", self.run_epifuse("cache", command)[0])
+        self.run_epifuse("cache", "why", self.small())
+        self.assertFalse(os.path.exists(self.path("cache")), "looking made a directory")
 
     def test_no_cache(self):
         self.refuses(3, "cache", "path", says="EPIFUSE_CACHE_DIR is off", EPIFUSE_CACHE_DIR="off")
         self.assertNotIn("directory", self.json("cache", "path", code=3, EPIFUSE_CACHE_DIR="off"))
-        self.assertIn("0 entries", self.run_epifuse("cache", "list", EPIFUSE_CACHE_DIR="off")[0])
+        for command in ("list", "verify", "prune", "clear"):
+            out, _ = self.run_epifuse("cache", command, EPIFUSE_CACHE_DIR="off")
+            self.assertIn("0 entries, 0 bytes, in no directory: EPIFUSE_CACHE_DIR is off", out)
+        why = self.json("cache", "why", self.small(), EPIFUSE_CACHE_DIR="off")
+        self.assertEqual((why["hit"], why["no_cache"]), (False, "EPIFUSE_CACHE_DIR is off"))
+        out, _ = self.run_epifuse("cache", "why", self.small(), EPIFUSE_CACHE_DIR="off", EPIFUSE_JIT="off")
+        self.assertIn("cannot be compiled: EPIFUSE_JIT is off", out)
+        self.assertIn("there is no own directory: EPIFUSE_CACHE_DIR is off", out)
         self.assertEqual(self.json("cache", "list", EPIFUSE_CACHE_DIR="off")["directory"], "")
 
     def test_foreign_files_are_no_entries(self):
@@ -81,9 +92,41 @@ class CacheTest(support.CliTest):
     def test_a_cache_that_others_can_write_is_not_read(self):
         os.mkdir(self.path("cache"))
         os.chmod(self.path("cache"), 0o777)
-        out, err = self.run_epifuse("cache", "list")
-        self.assertIn("0 entries", out)
-        self.assertIn("EPIFUSE_CACHE_DIR", err)
+        for command in ("list", "verify", "prune", "clear", "show"):
+            key = ["0"] if command == "show" else []
+            self.refuses(3, "cache", command, *key, says=["others can write", "chmod go-w"])
+        self.assertIn("others can write", self.json("cache", "why", self.small())["no_cache"])
+        # The advice is none that would break the machine.
+        os.chmod(self.path("cache"), 0o1777)
+        self.refuses(3, "cache", "list", says="name a directory of one's own, such as")
+        _, err = self.run_epifuse("cache", "list", code=3)
+        self.assertNotIn("chmod", err)
+
+    def test_each_directory_is_counted_by_itself(self):
+        entry = "0" * 32 + "." + "1" * 32
+        for name in ("cache", "tier"):
+            os.mkdir(self.path(name), 0o700)
+        self.write("tier/" + entry, "no entry")
+        settings = {"EPIFUSE_CACHE_READ": self.path("tier")}
+        document = self.json("cache", "list", **settings)
+        self.assertEqual([(row["directory"], row["own"], row["count"]) for row in document["directories"]],
+                         [(self.path("tier"), False, 1), (self.path("cache"), True, 0)])
+        self.assertEqual((document["bytes"], document["entries"][0]["own"]), (0, False))
+        out, _ = self.run_epifuse("cache", "list", **settings)
+        self.assertIn(f"1 entry, 8 bytes, in {self.path('tier')}, which is only read\n"
+                      f"0 entries, 0 bytes, in {self.path('cache')}\n", out)
+        self.assertIn(self.path("tier"), self.run_epifuse("cache", "path", **settings)[0])
+        # What is only read is not removed.
+        self.assertEqual(self.json("cache", "clear", **settings)["removed_entries"], 0)
+        self.assertTrue(os.path.exists(self.path("tier", entry)))
+
+    def test_what_cannot_be_removed_is_an_error(self):
+        entry = "0" * 32 + "." + "1" * 32
+        os.makedirs(self.path("cache", entry, "full"))
+        os.chmod(self.path("cache"), 0o700)
+        document = self.json("cache", "clear", code=3)
+        self.assertEqual((document["not_removed"], document["kept_entries"]), (1, 1))
+        self.assertIn("1 file could not be removed", self.run_epifuse("cache", "prune", code=3)[1])
 
 
 class FilledCacheTest(support.CliTest):
@@ -109,7 +152,7 @@ class FilledCacheTest(support.CliTest):
 
         why = self.json("cache", "why", self.spec())
         self.assertEqual((why["hit"], why["state"], why["nearest"], why["key"]), (False, "absent", None, key))
-        self.assertIn("would be compiled: absent", self.run_epifuse("cache", "why", self.spec())[0])
+        self.assertIn("is not in the cache (absent), and would be compiled", self.run_epifuse("cache", "why", self.spec())[0])
         shutil.rmtree(self.path("cache"))
         os.rename(self.path("kept"), self.path("cache"))
         why = self.json("cache", "why", self.spec())
@@ -140,6 +183,9 @@ class FilledCacheTest(support.CliTest):
         text = self.run_epifuse("cache", "show", key)[0]
         for word in ("toolchain", "compile_ms", "made from", "sha256"):
             self.assertIn(word, text)
+        self.assertEqual(self.json("cache", "show", self.entry(key))["key"], key)
+        self.refuses(1, "cache", "show", self.path("elsewhere", key), says="is no entry of the cache's directories")
+        self.assertIn("K=", self.run_epifuse("cache", "list")[0])
         self.refuses(1, "cache", "show", "xyz", says="no entry of the cache begins with 'xyz'")
 
         self.assertEqual(self.json("cache", "list")["entries"][0]["state"], "good")
@@ -157,7 +203,7 @@ class FilledCacheTest(support.CliTest):
         checked = self.json("cache", "verify", code=5)
         self.assertEqual({row["key"]: row["problem"] for row in checked["bad"]},
                          {renamed: "its name is not that of its request", key: "its checksum does not fit"})
-        self.run_epifuse("cache", "verify", code=5)
+        self.assertIn("`epifuse cache prune` removes", self.run_epifuse("cache", "verify", code=5)[1])
         why = self.json("cache", "why", self.spec())
         self.assertEqual((why["hit"], why["state"]), (False, "damaged"))
         os.chmod(self.entry(key), 0o666)
@@ -167,8 +213,8 @@ class FilledCacheTest(support.CliTest):
         for name in (key + ".lock", key + ".tmp-1-0", key + ".bad", "mine"):
             self.write("cache/" + name, "")
         pruned = self.json("cache", "prune")
-        self.assertEqual((pruned["removed_leftovers"], pruned["removed_bad"], pruned["removed_entries"]), (2, 1, 0))
-        self.assertEqual(self.json("cache", "prune", "--size", "1K")["removed_entries"], 2)
+        self.assertEqual((pruned["removed_leftovers"], pruned["removed_bad"], pruned["removed_entries"]), (2, 2, 0))
+        self.assertEqual(pruned["kept_entries"], 0)
         self.refuses(2, "cache", "prune", "--size", "much", says="--size: 'much'")
         self.assertEqual(self.json("cache", "clear")["kept_entries"], 0)
         self.assertEqual(os.listdir(self.path("cache")), ["mine"])
