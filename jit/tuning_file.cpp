@@ -27,7 +27,7 @@ Json to_json(const TunedPlan& plan) {
           {"key", plan.key},
           {"schedule", plan.schedule},
           {"expected_rows", or_null(plan.expected_rows)},
-          {"milliseconds", plan.milliseconds},
+          {"milliseconds", or_null(plan.milliseconds)},
           {"gpu", plan.gpu},
           {"sm_clock_mhz", or_null(plan.sm_clock_mhz)},
           {"commit", plan.commit}};
@@ -41,17 +41,19 @@ class Reader {
   void text(const char* name, std::string& to) {
     if (const Json* value = find(name, &Json::is_string)) to = value->get<std::string>();
   }
-  void number(const char* name, double& to) {
-    if (const Json* value = find(name, &Json::is_number)) to = value->get<double>();
+  void optional(const char* name, std::string& to) {
+    if (!is_null(name)) text(name, to);
   }
   void optional(const char* name, std::optional<double>& to) {
-    if (!is_null(name)) number(name, to.emplace());
+    if (is_null(name)) return;
+    if (const Json* value = find(name, &Json::is_number)) to = value->get<double>();
   }
   void optional(const char* name, std::optional<int64_t>& to) {
     if (is_null(name)) return;
     if (const Json* value = find(name, &Json::is_number_integer)) to = value->get<int64_t>();
   }
-  void numbers(const char* name, std::map<std::string, int64_t>& to) {
+  void optional(const char* name, std::map<std::string, int64_t>& to) {
+    if (is_null(name)) return;
     const Json* object = find(name, &Json::is_object);
     if (!object) return;
     for (const auto& [key, value] : object->items())
@@ -84,16 +86,17 @@ Result<TunedPlan> read_plan(const Json& json, size_t index) {
   if (!json.is_object()) return wrong("it is no object");
   TunedPlan plan;
   Reader in(json);
-  in.text("kernel", plan.kernel);
-  in.text("target", plan.target);
-  in.numbers("dims", plan.dims);
   in.text("key", plan.key);
   in.text("schedule", plan.schedule);
+  // The rest is for people, and a file may be written by hand.
+  in.optional("kernel", plan.kernel);
+  in.optional("target", plan.target);
+  in.optional("dims", plan.dims);
   in.optional("expected_rows", plan.expected_rows);
-  in.number("milliseconds", plan.milliseconds);
-  in.text("gpu", plan.gpu);
+  in.optional("milliseconds", plan.milliseconds);
+  in.optional("gpu", plan.gpu);
   in.optional("sm_clock_mhz", plan.sm_clock_mhz);
-  in.text("commit", plan.commit);
+  in.optional("commit", plan.commit);
   if (!in.wrong().empty()) return wrong(fmt::format("'{}' is missing, or of another type", in.wrong()));
   if (!lowering::parse_schedule_name(plan.schedule))
     return wrong(fmt::format("'{}' is no name of a schedule", plan.schedule));

@@ -22,7 +22,7 @@ struct TunedPlan {
   std::string kernel, target;
   std::map<std::string, int64_t> dims;
   std::optional<int64_t> expected_rows;  // of each group, where they were all alike
-  double milliseconds = 0;
+  std::optional<double> milliseconds;
   std::string gpu;
   std::optional<double> sm_clock_mhz;
   std::string commit;  // of the Epifuse that measured
