@@ -20,7 +20,13 @@ bool before(const Digest& a, const Digest& b) { return std::pair(a.high, a.low) 
 
 Result<BundlePtr> BundleReader::open(FileSystem& disk, const std::string& path) {
   Result<SharedBytes> bytes = disk.map(path);
-  if (!bytes) return bytes.error();
+  if (!bytes) {
+    const FileStatus status = disk.target_status(path);
+    if (!status.exists) return user_error(fmt::format("there is no file '{}'", path));
+    if (status.is_directory) return user_error(fmt::format("'{}' is a directory, and no bundle", path));
+    if (status.is_special) return user_error(fmt::format("'{}' is no regular file, and no bundle", path));
+    return bytes.error();
+  }
   return from_bytes(*std::move(bytes), path);
 }
 

@@ -27,6 +27,7 @@ class BundleReader {
  public:
   // The file stays mapped as long as the reader or an entry's bytes live. It may be renamed or removed, and replaced by
   // renaming another over it; writing into it is damage.
+  // A path that leads to no regular file is an error (user).
   static Result<BundlePtr> open(FileSystem& disk, const std::string& path);
   // `name` is for messages.
   static Result<BundlePtr> from_bytes(SharedBytes bytes, std::string name);

@@ -57,9 +57,9 @@ EPIFUSE_RUNTIME_API epifuse_runtime_status epifuse_runtime_create(const epifuse_
 EPIFUSE_RUNTIME_API void epifuse_runtime_destroy(epifuse_runtime* runtime); /* NULL is allowed */
 
 /* One more bundle, searched behind the others. Its index is checked here, a kernel's bytes when the kernel is loaded:
- * EPIFUSE_RUNTIME_ERROR_WRONG when it is damaged or none, EPIFUSE_RUNTIME_ERROR_USER when a newer Epifuse wrote it. The
- * file stays mapped, and the driver reads kernels from there; it may be renamed, removed, or replaced by renaming
- * another over it, and must not be written into. */
+ * EPIFUSE_RUNTIME_ERROR_WRONG when it is damaged or none, EPIFUSE_RUNTIME_ERROR_USER when a newer Epifuse wrote it or
+ * there is no such file. The file stays mapped, and the driver reads kernels from there; it may be renamed, removed, or
+ * replaced by renaming another over it, and must not be written into. */
 EPIFUSE_RUNTIME_API epifuse_runtime_status epifuse_runtime_add_bundle(epifuse_runtime* runtime, const char* path);
 /* The same from memory, which is not copied and outlives the runtime and its kernels; `epifuse bundle embed` makes a
  * source for it. `name` is for messages. */

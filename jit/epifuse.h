@@ -77,9 +77,9 @@ EPIFUSE_API epifuse_status epifuse_engine_create(const epifuse_engine_options* o
 EPIFUSE_API void epifuse_engine_destroy(epifuse_engine* engine); /* NULL is allowed */
 
 /* One more bundle of prebuilt kernels (`epifuse prebuild`), looked into behind the others and before the cache. It is
- * checked here: EPIFUSE_ERROR_WRONG when it is damaged or none, EPIFUSE_ERROR_USER when a newer Epifuse wrote it. The
- * file stays mapped; it may be renamed, removed, or replaced by renaming another over it, and must not be written into.
- */
+ * checked here: EPIFUSE_ERROR_WRONG when it is damaged or none, EPIFUSE_ERROR_USER when a newer Epifuse wrote it or
+ * there is no such file. The file stays mapped; it may be renamed, removed, or replaced by renaming another over it,
+ * and must not be written into. */
 EPIFUSE_API epifuse_status epifuse_engine_add_bundle(epifuse_engine* engine, const char* path);
 /* The same from memory, which is not copied and outlives the engine and its kernels; `epifuse bundle embed` makes a
  * source for it. `name` is for messages. */

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/version.h"
 
@@ -10,6 +11,10 @@ namespace epifuse::jit {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// How every line begins. In a line's texts quotes are escaped, so it is nowhere else, unless a line was cut short and
+// the next one written behind it.
+constexpr std::string_view beginning = R"({"record":)";
 
 // What a line must have, each under its key, by kind.
 bool read(const Json& json, const char* key, std::string& into) {
@@ -40,7 +45,9 @@ bool read(const Json& json, const char* key, std::map<std::string, int64_t>& int
   const auto found = json.find(key);
   if (found == json.end() || !found->is_object()) return false;
   for (const auto& [name, value] : found->items()) {
-    if (!value.is_number_integer()) return false;
+    // A number above the largest is unsigned, and would come out negative.
+    if (!value.is_number_integer() || (value.is_number_unsigned() && !std::in_range<int64_t>(value.get<uint64_t>())))
+      return false;
     into[name] = value.get<int64_t>();
   }
   return true;
@@ -110,18 +117,31 @@ RecordedRequest record_of(const Program& program, const std::map<std::string, in
   return request;
 }
 
-Result<std::vector<RecordedRequest>> parse_record(std::string_view text) {
-  std::vector<RecordedRequest> requests;
+Result<Record> parse_record(std::string_view text) {
+  Record record;
   for (int number = 1; !text.empty(); ++number) {
     const size_t end = std::min(text.find('\n'), text.size());
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    Result<RecordedRequest> request = RecordedRequest::parse(line);
+    const size_t last = line.rfind(beginning);
+    const bool is_torn = !Json::accept(line);
+    if (is_torn) record.torn.push_back(number);
+    if (is_torn && (last == 0 || last == std::string_view::npos || !Json::accept(line.substr(last)))) continue;
+    Result<RecordedRequest> request = RecordedRequest::parse(is_torn ? line.substr(last) : line);
     if (!request) return user_error(fmt::format("line {}: {}", number, request.error().message));
-    requests.push_back(*std::move(request));
+    record.requests.push_back(*std::move(request));
   }
-  return requests;
+  if (record.requests.empty())
+    return user_error(record.torn.empty() ? "it has no requests" : "it is no record: no line of it can be read");
+  return record;
+}
+
+bool RequestRecorder::ends_in_line() const {
+  const uint64_t size = disk_.target_status(path_).size;
+  if (size == 0) return true;
+  const Result<std::string> last = disk_.read_part(path_, size - 1, 1);
+  return !last || *last == "\n";
 }
 
 RequestRecorder::RequestRecorder(FileSystem& disk, std::string path, LogSink log)
@@ -135,7 +155,7 @@ void RequestRecorder::note(const Program& program, const std::map<std::string, i
   const std::string line = request.to_json() + "\n";
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!noted_.insert(line).second) return;
-  const Status written = disk_.append(path_, line);
+  const Status written = disk_.append(path_, (ends_in_line() ? "" : "\n") + line);
   if (written || std::exchange(warned_, true)) return;
   if (log_) log_(LogLevel::warn, fmt::format("EPIFUSE_RECORD: requests are not recorded: {}", written.error().message));
 }

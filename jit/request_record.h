@@ -35,11 +35,18 @@ struct RecordedRequest {
 RecordedRequest record_of(const Program& program, const std::map<std::string, int64_t>& dims, const std::string& kernel,
                           const CompilerOptions& options);
 
-// Every line of a file. The error names the line.
-Result<std::vector<RecordedRequest>> parse_record(std::string_view text);
+// A file, line by line.
+struct Record {
+  std::vector<RecordedRequest> requests;  // at least one
+  std::vector<int>
+      torn;  // numbers, from 1, of lines of which a beginning is there: a process was killed, the disk full
+};
+// Errors (user): a whole line that is none of a record, which is named; no request at all.
+Result<Record> parse_record(std::string_view text);
 
 // Appends to a file: each request once in the life of the recorder, each line at once, so that many processes may share
-// the file. A file that cannot be written costs one warning. Thread-safe.
+// the file. Where the last line was cut short, a new one is begun. A file that cannot be written costs one warning.
+// Thread-safe.
 class RequestRecorder {
  public:
   // `path` empty: nothing is recorded. `disk` must outlive this.
@@ -50,6 +57,8 @@ class RequestRecorder {
   bool wanted() const { return !path_.empty(); }
 
  private:
+  bool ends_in_line() const;
+
   FileSystem& disk_;
   const std::string path_;
   const LogSink log_;

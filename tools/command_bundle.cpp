@@ -13,6 +13,7 @@
 #include "cache/bundle_writer.h"
 #include "jit/bundled_kernels.h"
 #include "tools/commands.h"
+#include "tools/count_text.h"
 #include "tools/embed_bundle.h"
 #include "tools/output_file.h"
 
@@ -26,7 +27,6 @@ using Json = nlohmann::ordered_json;
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 Result<BundlePtr> open(const std::string& path, Surroundings& world) {
-  if (!world.disk.status(path).exists) return user_error(fmt::format("there is no file '{}'", path));
   return cache::BundleReader::open(world.disk, path);
 }
 
@@ -146,8 +146,9 @@ Report bundle_list(const CommandLine& line, Surroundings& world) {
                     label.left_out.empty() ? "" : fmt::format(" without {}", fmt::join(label.left_out, ",")),
                     kernel.info.plan, kernel.entry.cubin.size());
   }
-  report.text += fmt::format("{} kernels, {} cubins, {} bytes; made by {}\n", kernels->size(), cubins.size(),
-                             (*bundle)->bytes(), fmt::join(toolchains, " and "));
+  report.text +=
+      fmt::format("{}, {}, {} bytes; made by {}\n", kernels_text(kernels->size()),
+                  count_text(cubins.size(), "cubin", "cubins"), (*bundle)->bytes(), fmt::join(toolchains, " and "));
   report.fields = dump({{"bundle", line.specs.front()},
                         {"bytes", (*bundle)->bytes()},
                         {"cubins", cubins.size()},
@@ -170,7 +171,8 @@ Report bundle_verify(const CommandLine& line, Surroundings& world) {
       return failure(ExitCode::wrong, fmt::format("{}: its cubin is for sm_{}", what, *made_for));
   }
   Report report;
-  report.text = fmt::format("{}: {} kernels, every byte as it was written\n", line.specs.front(), kernels->size());
+  report.text =
+      fmt::format("{}: {}, every byte as it was written\n", line.specs.front(), kernels_text(kernels->size()));
   report.fields = dump({{"bundle", line.specs.front()}, {"kernels", kernels->size()}, {"good", true}});
   return report;
 }
@@ -238,8 +240,8 @@ Report bundle_merge(const CommandLine& line, Surroundings& world) {
   if (!bytes) return failure(bytes.error());
   if (Status written = write_output(world.disk, *file, *bytes); !written) return failure(written.error());
   Report report;
-  report.text =
-      fmt::format("{}: {} kernels, {} bytes; {} were there twice\n", line.output, count, bytes->size(), twice);
+  report.text = fmt::format("{}: {}, {} bytes; {} there twice\n", line.output, kernels_text(count), bytes->size(),
+                            count_text(twice, "was", "were"));
   report.fields = dump({{"output", line.output}, {"kernels", count}, {"bytes", bytes->size()}, {"twice", twice}});
   return report;
 }

@@ -8,6 +8,7 @@
 #include "compiler/semantics/resolve.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
+#include "tools/count_text.h"
 #include "tools/disassemble.h"
 #include "tools/output_file.h"
 #include "tools/spec_file.h"
@@ -94,8 +95,8 @@ Report compile_stages(const Program& program, const CommandLine& line, Surroundi
   if (!*compiled) return failure(std::move(diagnostics));
   const jit::CompiledUnfused& kernel = ***compiled;
   Report report;
-  report.text = fmt::format("{} for {}, unfused: {} kernels in {:.0f} ms\n", kernel.recipe.kernel, kernel.recipe.target,
-                            kernel.stages.size(), kernel.milliseconds);
+  report.text = fmt::format("{} for {}, unfused: {} in {:.0f} ms\n", kernel.recipe.kernel, kernel.recipe.target,
+                            kernels_text(kernel.stages.size()), kernel.milliseconds);
   for (const jit::CompiledKernelPtr& stage : kernel.stages) {
     const KernelImage& image = stage->image;
     report.text += fmt::format("  {:32} {:9} {:3} registers, {} bytes of spills\n", image.recipe.kernel,
@@ -123,8 +124,10 @@ Report compile_all(const Program& program, const CommandLine& line, Surroundings
     CompilerOptions options = compiler_options(line);
     options.tuned = tuned;
     options.dims = options_for(program, name, all).dims;
-    if (std::optional<PlannedKernel> kernel = engine->plan(program, name, options, diagnostics))
+    if (std::optional<PlannedKernel> kernel = engine->plan(program, name, options, diagnostics)) {
+      engine->record(program, kernel->graph, options, false);
       planned.push_back(*std::move(kernel));
+    }
   }
   if (diagnostics.has_errors()) return failure(std::move(diagnostics));
   const auto start = std::chrono::steady_clock::now();
@@ -214,6 +217,10 @@ Report compile(const CommandLine& line, Surroundings& world) {
   const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
   const std::chrono::duration<double, std::milli> parsing = std::chrono::steady_clock::now() - start;
   if (!program) return failure(program.error());
+  if (!file.empty())
+    for (const Program::Unit& unit : program->units)
+      if (Status other = check_not_replaced(file, unit.tree.source->name, "a file of the spec"); !other)
+        return failure(other.error());
   if (diagnostics.has_errors()) return failure(std::move(diagnostics));
   const std::optional<Stage> stage = line.emit ? text_stage(*line.emit) : std::nullopt;
   if (stage) return emit_text(*stage, *program, line, file, world);

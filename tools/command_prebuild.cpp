@@ -16,6 +16,7 @@
 #include "jit/tuning_file.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
+#include "tools/count_text.h"
 #include "tools/output_file.h"
 #include "tools/prebuild_list.h"
 #include "tools/worker_pool.h"
@@ -75,9 +76,9 @@ struct Outcome {
 };
 
 // In a process of its own.
-Outcome compile_one(jit::Engine& engine, const PlannedKernel& planned) {
+Outcome compile_one(jit::Engine& engine, const ListedKernel& kernel) {
   try {
-    const Result<jit::CompiledKernelPtr> compiled = engine.compile(planned);
+    const Result<jit::CompiledKernelPtr> compiled = engine.compile(kernel.plan());
     if (!compiled)
       return {compiled.error().kind == ErrorKind::environment ? "machine" : "user", "-", 0, compiled.error().message};
     const Result<std::string> toolchain = engine.toolchain().identity();
@@ -97,7 +98,7 @@ std::vector<size_t> order_of(const PrebuildList& list) {
   std::vector<size_t> order, again;
   std::set<std::string> sources;
   for (size_t i = 0; i < list.kernels.size(); ++i)
-    (sources.insert(jit::source_of(list.kernels[i])).second ? order : again).push_back(i);
+    (sources.insert(list.kernels[i].source).second ? order : again).push_back(i);
   order.insert(order.end(), again.begin(), again.end());
   return order;
 }
@@ -121,9 +122,15 @@ Built build(const PrebuildList& list, const CommandLine& line, Surroundings& wor
   };
   size_t done = 0;
   std::vector<Json> rows(list.kernels.size());
-  run_in_processes(list.kernels.size(), built.jobs, work, [&](TaskResult result) {
+  Waiting waiting;
+  waiting.say = [&](const std::vector<std::pair<size_t, int>>& tasks) {
+    for (const auto& [task, process] : tasks)
+      note(fmt::format("still waiting for {}, in process {}", cache::describe(list.kernels[order[task]].label),
+                       process));
+  };
+  const auto finished = [&](TaskResult result) {
     const size_t index = order[result.task];
-    const cache::BundleLabel label = jit::label_of(list.kernels[index]);
+    const cache::BundleLabel& label = list.kernels[index].label;
     const std::string what = cache::describe(label);
     ++done;
     const auto failed = [&](const std::string& message, ErrorKind kind) {
@@ -149,7 +156,8 @@ Built build(const PrebuildList& list, const CommandLine& line, Surroundings& wor
     row["compiled"] = compiled;
     row["ms"] = outcome.milliseconds;
     built.entries.push_back(*std::move(entry));
-  });
+  };
+  run_in_processes(list.kernels.size(), built.jobs, work, finished, waiting);
   for (Json& row : rows)
     if (!row.is_null()) built.kernels.push_back(std::move(row));
   return built;
@@ -158,12 +166,11 @@ Built build(const PrebuildList& list, const CommandLine& line, Surroundings& wor
 Report dry_run(const PrebuildList& list) {
   Report report;
   Json kernels = Json::array();
-  for (const PlannedKernel& kernel : list.kernels) {
-    const cache::BundleLabel label = jit::label_of(kernel);
-    report.text += cache::describe(label) + "\n";
-    kernels.push_back(label_json(label));
+  for (const ListedKernel& kernel : list.kernels) {
+    report.text += cache::describe(kernel.label) + "\n";
+    kernels.push_back(label_json(kernel.label));
   }
-  report.text += fmt::format("{} kernels\n", list.kernels.size());
+  report.text += kernels_text(list.kernels.size()) + "\n";
   report.fields = dump({{"kernels", std::move(kernels)}, {"failures", failures_json(list.failures)}});
   report.code = code_of(list.failures);
   if (!list.failures.empty()) report.error = failures_text(list.failures);
@@ -180,8 +187,9 @@ Report check(const PrebuildList& list, const CommandLine& line, Surroundings& wo
   Json missing = Json::array(), stale = Json::array(), extra = Json::array();
   std::set<size_t> wanted;
   Report report;
-  for (const PlannedKernel& kernel : list.kernels) {
-    const cache::BundleLabel label = jit::label_of(kernel);
+  for (const ListedKernel& listed : list.kernels) {
+    const PlannedKernel kernel = listed.plan();
+    const cache::BundleLabel& label = listed.label;
     const Result<std::optional<size_t>> found = bundle.find(kernel.request);
     if (!found) return failure(found.error());
     if (!*found) {
@@ -208,8 +216,8 @@ Report check(const PrebuildList& list, const CommandLine& line, Surroundings& wo
     report.text += fmt::format("extra    {}\n", cache::describe(*label));
   }
   const size_t differing = missing.size() + stale.size() + extra.size();
-  report.text += fmt::format("{}: {} missing, {} stale, {} extra, of {} kernels\n", line.output, missing.size(),
-                             stale.size(), extra.size(), list.kernels.size());
+  report.text += fmt::format("{}: {} missing, {} stale, {} extra, of {}\n", line.output, missing.size(), stale.size(),
+                             extra.size(), kernels_text(list.kernels.size()));
   report.fields = dump({{"bundle", line.output},
                         {"kernels", list.kernels.size()},
                         {"missing", std::move(missing)},
@@ -236,18 +244,41 @@ Status check_plans(const std::string& path, Surroundings& world) {
   return {};
 }
 
-Result<PrebuildList> list_of(const CommandLine& line, Surroundings& world) {
-  if (!line.from_record.empty()) {
-    const Result<std::string> text = world.disk.read(line.from_record);
-    if (!text) return user_error(text.error().message);
-    const auto record = jit::parse_record(*text);
-    if (!record) return user_error(fmt::format("{}: {}", line.from_record, record.error().message));
-    const std::string& plans = line.plans.empty() ? world.settings.tuning : line.plans;
-    if (Status readable = check_plans(plans, world); !readable) return readable.error();
-    return list_kernels(*record, plans, world);
+// An error when the bundle would replace what it is built from. `file` is empty where nothing is written.
+class Inputs {
+ public:
+  explicit Inputs(std::string file) : file_(std::move(file)) {}
+
+  Status check(const std::string& input, std::string_view what) const {
+    return file_.empty() || input.empty() ? Status() : check_not_replaced(file_, input, what);
   }
+  Status check_plans(const std::string& path, Surroundings& world) const {
+    if (Status other = check(path, "the tuning file"); !other) return other;
+    return tools::check_plans(path, world);
+  }
+
+ private:
+  std::string file_;
+};
+
+Result<PrebuildList> list_record(const CommandLine& line, const Inputs& inputs, Surroundings& world) {
+  if (Status other = inputs.check(line.from_record, "the record"); !other) return other.error();
+  const Result<std::string> text = world.disk.read(line.from_record);
+  if (!text) return user_error(text.error().message);
+  const auto record = jit::parse_record(*text);
+  if (!record) return user_error(fmt::format("{}: {}", line.from_record, record.error().message));
+  for (const int torn : record->torn)
+    note(fmt::format("warning: {}: line {} was cut short, and a request may be missing", line.from_record, torn));
+  const std::string& plans = line.plans.empty() ? world.settings.tuning : line.plans;
+  if (Status readable = inputs.check_plans(plans, world); !readable) return readable.error();
+  return list_kernels(record->requests, plans, world);
+}
+
+Result<PrebuildList> list_of(const CommandLine& line, const Inputs& inputs, Surroundings& world) {
+  if (!line.from_record.empty()) return list_record(line, inputs, world);
   Manifest manifest = manifest_of(line);
   if (!line.manifest.empty()) {
+    if (Status other = inputs.check(line.manifest, "the manifest"); !other) return other.error();
     const Result<std::string> text = world.disk.read(line.manifest);
     if (!text) return user_error(text.error().message);
     Result<Manifest> parsed =
@@ -257,8 +288,12 @@ Result<PrebuildList> list_of(const CommandLine& line, Surroundings& world) {
   }
   if (!line.plans.empty()) manifest.plans = line.plans;
   if (manifest.plans.empty()) manifest.plans = world.settings.tuning;
-  if (Status readable = check_plans(manifest.plans, world); !readable) return readable.error();
-  return list_kernels(manifest, world);
+  if (Status readable = inputs.check_plans(manifest.plans, world); !readable) return readable.error();
+  PrebuildList list = list_kernels(manifest, world);
+  for (const ManifestSpec& spec : manifest.specs) list.files.insert(spec.spec);
+  for (const std::string& spec : list.files)
+    if (Status other = inputs.check(spec, "a spec"); !other) return other.error();
+  return list;
 }
 
 Status write_bundle(const std::string& file, Built& built, Surroundings& world, Json& fields) {
@@ -287,10 +322,8 @@ Report prebuild(const CommandLine& line, Surroundings& given) {
     const Result<std::string> checked = output_file(world.disk, line.output);
     if (!checked) return failure(checked.error());
     file = *checked;
-    for (const std::string& input : line.specs)
-      if (Status other = check_not_replaced(file, input); !other) return failure(other.error());
   }
-  Result<PrebuildList> list = list_of(line, world);
+  Result<PrebuildList> list = list_of(line, Inputs(file), world);
   if (!list) return failure(list.error());
   if (line.dry_run) return dry_run(*list);
   if (line.check_only) return check(*list, line, world);
@@ -306,8 +339,9 @@ Report prebuild(const CommandLine& line, Surroundings& given) {
   if (failures.empty() || line.partial) {
     if (Status written = write_bundle(file, built, world, fields); !written) return failure(written.error());
     fields["output"] = line.output;
-    report.text = fmt::format("{}: {} kernels, {} cubins, {} bytes\n", line.output, entries,
-                              fields["cubins"].get<size_t>(), fields["bytes"].get<size_t>());
+    report.text =
+        fmt::format("{}: {}, {}, {} bytes\n", line.output, kernels_text(entries),
+                    count_text(fields["cubins"].get<size_t>(), "cubin", "cubins"), fields["bytes"].get<size_t>());
   }
   if (!failures.empty()) {
     report.error = failures_text(failures);

@@ -249,6 +249,9 @@ Report run(const CommandLine& line, Surroundings& world) {
     ran = *std::move(done);
   } else {
     if (!schedule_exists(*program, **inputs, line, diagnostics)) return failure(std::move(diagnostics));
+    if (!world.settings.record.empty())
+      note(
+          fmt::format("warning: nothing is recorded in {}: the interpreter asks for no kernel", world.settings.record));
     Result<Ran> done = run_on_interpreter(**inputs, line);
     if (!done) return failure(done.error());
     ran = *std::move(done);

@@ -293,7 +293,8 @@ Report tune(const CommandLine& line, Surroundings& world) {
   if (!kernels) return failure(kernels.error());
   if (!*kernels) return failure(std::move(diagnostics));
   const Result<Gpu> gpu = find_gpu();
-  if (!gpu) return failure(gpu.error());
+  if (!gpu)
+    return failure(ExitCode::machine, fmt::format("tune tries plans on a GPU and needs one: {}", gpu.error().message));
 
   Report report;
   Json list = Json::array();

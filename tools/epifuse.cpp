@@ -1,11 +1,16 @@
 // The `epifuse` command: parses the command line, runs one command, prints its report. The only place that catches
 // InternalError.
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <new>
+#include <unistd.h>
 
 #include "base/ensure.h"
+#include "cache/bundle_reader.h"
 #include "tools/commands.h"
 
 namespace epifuse::tools {
@@ -50,10 +55,20 @@ Surroundings surroundings() {
   return {std::move(usable), std::move(problem), real_file_system(), std::move(log)};
 }
 
+// A bundle of the environment that cannot be opened is a warning. One that this very command names was meant; `cache
+// why` tells what is wrong with it.
+Status check_named_bundle(const CommandLine& line, const std::string& path, Surroundings& world) {
+  const Result<cache::BundlePtr> opened = cache::BundleReader::open(world.disk, path);
+  if (opened || (line.command == "cache why" && opened.error().kind == ErrorKind::wrong)) return {};
+  return opened.error();
+}
+
 Report run_command(const CommandLine& line) {
   Surroundings world = surroundings();
   if (!world.settings_problem.empty() && line.command != "doctor")
     return failure(ExitCode::user, world.settings_problem);
+  for (const std::string& path : line.bundles)
+    if (Status there = check_named_bundle(line, path, world); !there) return failure(there.error());
   world.settings.bundles.insert(world.settings.bundles.begin(), line.bundles.begin(), line.bundles.end());
   if (line.jit) world.settings.jit = *line.jit;
   if (!line.record.empty()) world.settings.record = line.record;
@@ -77,7 +92,18 @@ Report run_safely(const CommandLine& line) {
   }
 }
 
+// A file that is opened while a standard stream is closed gets that stream's number, and what is said to the stream.
+// The number is taken, by something that can be neither read (0) nor written (1, 2), so that the stream still is as if
+// it were closed.
+void keep_numbers_of_standard_streams() {
+  for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(number, F_GETFD) < 0 && errno == EBADF)
+      (void)::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char** argv) {
+  keep_numbers_of_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // an output larger than it may be is an error, which is printed
   const auto parsed = parse_command_line(argc, argv);
   if (const auto* show = std::get_if<ShowText>(&parsed)) {
     Report report;

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/diagnostics.h"
 #include "base/version.h"
@@ -36,7 +37,9 @@ Status for_each(const Json& json, const std::string& place,
 Status read_dims(const Json& json, const std::string& place, std::map<std::string, int64_t>& into) {
   if (!json.is_object()) return wrong(place, "a set of dims is an object: {\"E\": 8, \"K\": 7168}");
   for (const auto& [name, value] : json.items()) {
-    if (!value.is_number_integer() || value < 1)
+    // A number above the largest is unsigned, and would come out negative.
+    const bool fits = !value.is_number_unsigned() || std::in_range<int64_t>(value.get<uint64_t>());
+    if (!value.is_number_integer() || !fits || value < 1)
       return wrong(place + "." + name, "this must be a whole number above 0");
     into[name] = value.get<int64_t>();
   }

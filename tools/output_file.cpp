@@ -1,9 +1,12 @@
 #include "tools/output_file.h"
 
+#include <cerrno>
+#include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <system_error>
+#include <unistd.h>
 
 namespace epifuse::tools {
 namespace {
@@ -32,6 +35,37 @@ mode_t file_mask() {
   return mask;
 }
 
+// Makes a file beside the one that is to be written, as writing does, and removes it. The system alone knows whether it
+// would: rights, read-only disks, names that are too long.
+Status try_to_write(const std::string& real, const std::string& path) {
+  const fs::path file = real;
+  const fs::path beside =
+      file.parent_path() / fmt::format("{}{}-0", temporary_prefix(file.filename().string()), ::getpid());
+  struct stat ignored {};
+  int failed = 0;
+  // The file's own name is not tried, or it would be there for a moment.
+  if (::lstat(real.c_str(), &ignored) != 0 && errno != ENOENT)
+    failed = errno;
+  else if (const int opened = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); opened >= 0) {
+    ::close(opened);
+    ::unlink(beside.c_str());
+  } else if (errno != EEXIST) {
+    failed = errno;
+  }
+  return failed == 0 ? Status()
+                     : user_error(fmt::format("cannot write '{}': {}", path, std::generic_category().message(failed)));
+}
+
+void remove_abandoned(FileSystem& disk, const std::string& path) {
+  const fs::path file = path;
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  const Result<std::vector<std::string>> names = disk.list(folder);
+  if (!names) return;
+  const std::string prefix = temporary_prefix(file.filename().string());
+  for (const std::string& name : *names)
+    if (name.starts_with(prefix) && is_temporary_name(name)) (void)disk.remove_abandoned(folder + "/" + name);
+}
+
 }  // namespace
 
 Result<std::string> output_file(FileSystem& disk, const std::string& path) {
@@ -48,13 +82,14 @@ Result<std::string> output_file(FileSystem& disk, const std::string& path) {
   const fs::path folder = fs::path(real).parent_path();
   if (!folder.empty() && !fs::is_directory(folder, failed))
     return user_error(fmt::format("cannot write '{}': there is no directory '{}'", path, folder.string()));
+  if (Status possible = try_to_write(real, path); !possible) return possible.error();
   return real;
 }
 
-Status check_not_replaced(const std::string& file, const std::string& spec) {
+Status check_not_replaced(const std::string& file, const std::string& input, std::string_view what) {
   std::error_code failed;  // one of them is missing: they are not the same
-  if (fs::equivalent(file, spec, failed) && !failed)
-    return user_error(fmt::format("cannot write '{}': it is the spec that is read", file));
+  if (fs::equivalent(file, input, failed) && !failed)
+    return user_error(fmt::format("cannot write '{}': it is {} that is read", file, what));
   return {};
 }
 
@@ -63,6 +98,7 @@ Status check_output_directory(const std::string& path) {
   const fs::file_status status = fs::status(path, failed);
   if (fs::exists(status) && !fs::is_directory(status))
     return user_error(fmt::format("cannot write into '{}': it is not a directory", path));
+  if (fs::is_directory(status)) return try_to_write(path + "/file", path);
   return {};
 }
 
@@ -78,6 +114,7 @@ Status make_output_directory(FileSystem& disk, const std::string& path) {
 Status write_output(FileSystem& disk, const std::string& path, std::string_view bytes) {
   const FileStatus before = disk.status(path);
   if (Status written = disk.write_atomically(path, bytes); !written) return written;
+  remove_abandoned(disk, path);
   std::error_code ignored;  // a file system without modes still has the file
   fs::permissions(path, static_cast<fs::perms>(before.exists ? before.mode : 0666 & ~file_mask()), ignored);
   return {};

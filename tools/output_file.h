@@ -1,4 +1,4 @@
-// Files that the user asked for with -o. Each appears whole or not at all, and whether it can be written is looked at
+// Files that the user asked for with -o. Each appears whole or not at all, and whether it can be written is tried
 // before any work is done.
 #pragma once
 
@@ -10,20 +10,22 @@
 
 namespace epifuse::tools {
 
-// The file that `path` names, through a symbolic link. Errors (user): a directory or a device is in its place, or its
-// folder does not exist. The link's target need not exist.
+// The file that `path` names, through a symbolic link. Errors (user): a directory or a device is in its place, its
+// folder does not exist, or no file can be made there. The link's target need not exist.
 Result<std::string> output_file(FileSystem& disk, const std::string& path);
 
-// An error (user) when `file`, which is from output_file, is the spec itself, by whatever name.
-Status check_not_replaced(const std::string& file, const std::string& spec);
+// An error (user) when `file`, which is from output_file, is the input itself, by whatever name. `what` it is, for the
+// message: "the spec", "the manifest".
+Status check_not_replaced(const std::string& file, const std::string& input, std::string_view what = "the spec");
 
-// An error (user) when something else is in the directory's place.
+// An error (user) when something else is in the directory's place, or no file can be made in it.
 Status check_output_directory(const std::string& path);
 
 // A directory for several files, made when it is missing.
 Status make_output_directory(FileSystem& disk, const std::string& path);
 
 // `path` is from output_file. The file gets the mode that any program's output has, not the private one of the cache.
+// What a process that was killed while it wrote this file left beside it is removed.
 Status write_output(FileSystem& disk, const std::string& path, std::string_view bytes);
 
 }  // namespace epifuse::tools

@@ -13,6 +13,10 @@
 namespace epifuse::tools {
 namespace {
 
+using ProgramPtr = std::shared_ptr<const Program>;
+
+constexpr size_t between_notes = 1000;
+
 // Plans kernels into a list, each request once.
 class Lister {
  public:
@@ -20,35 +24,49 @@ class Lister {
       : tuned_(std::make_shared<jit::TunedPlans>(world.disk, plans, world.log)) {}
 
   // The kernel, and with `unfused` those of its unfused form behind it.
-  void add(const Program& program, const std::string& kernel, CompilerOptions options, bool unfused) {
-    if (tuned_->any()) options.tuned = [this](const std::string& request) { return tuned_->find(request); };
+  void add(const ProgramPtr& program, const std::string& kernel, CompilerOptions options, bool unfused) {
+    if (tuned_->any()) options.tuned = [plans = tuned_](const std::string& request) { return plans->find(request); };
     Diagnostics diagnostics;
-    std::optional<PlannedKernel> planned = plan_kernel(program, kernel, options, diagnostics);
-    if (!planned) return fail(what(program, kernel, options), diagnostics.print());
+    const std::optional<PlannedKernel> planned = plan_kernel(*program, kernel, options, diagnostics);
+    if (!planned) return fail(what(*program, kernel, options), diagnostics.print());
     if (!planned->tuned.empty() && !planned->lowered.has_preferred) tuned_->warn_of(kernel, planned->tuned);
-    add(*std::move(planned));
+    add(*planned, [=] {
+      Diagnostics ignored;
+      return *plan_kernel(*program, kernel, options, ignored);
+    });
     if (unfused) add_stages(program, kernel, options);
   }
 
   // The kernels of the unfused form alone.
-  void add_stages(const Program& program, const std::string& kernel, CompilerOptions options) {
+  void add_stages(const ProgramPtr& program, const std::string& kernel, CompilerOptions options) {
     options.schedule.clear();
     options.tuned = nullptr;
     Diagnostics diagnostics;
-    std::optional<PlannedUnfused> planned = plan_unfused(program, kernel, options, diagnostics);
-    if (!planned) return fail(what(program, kernel, options) + ", unfused", diagnostics.print());
-    for (PlannedKernel& stage : planned->stages) add(std::move(stage));
+    const std::optional<PlannedUnfused> planned = plan_unfused(*program, kernel, options, diagnostics);
+    if (!planned) return fail(what(*program, kernel, options) + ", unfused", diagnostics.print());
+    for (size_t i = 0; i < planned->stages.size(); ++i) {
+      add(planned->stages[i], [=] {
+        Diagnostics ignored;
+        return std::move(plan_unfused(*program, kernel, options, ignored)->stages[i]);
+      });
+    }
   }
 
   void fail(std::string what, std::string message, ErrorKind kind = ErrorKind::user) {
     list_.failures.push_back({std::move(what), std::move(message), kind});
   }
 
+  void note_files(const Program& program) {
+    for (const Program::Unit& unit : program.units) list_.files.insert(unit.tree.source->name);
+  }
+
   PrebuildList take() { return std::move(list_); }
 
  private:
-  void add(PlannedKernel planned) {
-    if (requests_.insert(planned.request).second) list_.kernels.push_back(std::move(planned));
+  void add(const PlannedKernel& planned, std::function<PlannedKernel()> again) {
+    if (!requests_.insert(planned.request).second) return;
+    list_.kernels.push_back({jit::label_of(planned), jit::source_of(planned), std::move(again)});
+    if (list_.kernels.size() % between_notes == 0) note(fmt::format("{} kernels listed so far", list_.kernels.size()));
   }
 
   static std::string what(const Program& program, const std::string& kernel, const CompilerOptions& options) {
@@ -102,13 +120,17 @@ class SpecKernels {
 
   const std::vector<std::pair<std::string, KnownNames>>& kernels() const { return kernels_; }
 
+  // Whether every name is one of a kernel's. A set with a name that is not was reported, and is not built without it.
+  bool knows(const std::map<std::string, int64_t>& dims, const std::set<std::string>& without) const {
+    return std::all_of(dims.begin(), dims.end(),
+                       [&](const auto& dim) { return known(&KnownNames::dims, dim.first); }) &&
+           std::all_of(without.begin(), without.end(),
+                       [&](const std::string& name) { return known(&KnownNames::optional, name); });
+  }
+
  private:
   // A name that no kernel has is a mistake, and not a number that nobody uses.
   void check(const ManifestSpec& spec, Lister& lister) const {
-    const auto known = [&](std::set<std::string> KnownNames::*names, const std::string& name) {
-      return std::any_of(kernels_.begin(), kernels_.end(),
-                         [&](const auto& kernel) { return (kernel.second.*names).contains(name); });
-    };
     std::set<std::string> unknown;
     for (const auto& set : spec.dims)
       for (const auto& [name, value] : set)
@@ -121,6 +143,11 @@ class SpecKernels {
     for (const std::string& message : unknown) lister.fail(spec.spec, message);
   }
 
+  bool known(std::set<std::string> KnownNames::*names, const std::string& name) const {
+    return std::any_of(kernels_.begin(), kernels_.end(),
+                       [&](const auto& kernel) { return (kernel.second.*names).contains(name); });
+  }
+
   std::vector<std::pair<std::string, KnownNames>> kernels_;
 };
 
@@ -131,14 +158,17 @@ std::vector<T> or_one(const std::vector<T>& list) {
 
 void list_spec(const ManifestSpec& spec, Lister& lister, Surroundings& world) {
   Diagnostics diagnostics;
-  const Result<Program> program = read_spec(spec.spec, world.disk, diagnostics);
-  if (!program) return lister.fail(spec.spec, program.error().message, program.error().kind);
+  Result<Program> read = read_spec(spec.spec, world.disk, diagnostics);
+  if (!read) return lister.fail(spec.spec, read.error().message, read.error().kind);
   if (diagnostics.has_errors()) return lister.fail(spec.spec, diagnostics.print());
+  const auto program = std::make_shared<const Program>(*std::move(read));
+  lister.note_files(*program);
   const SpecKernels of_spec(spec, *program, lister);
   for (const auto& [kernel, known] : of_spec.kernels())
     for (const Target& target : spec.targets)
       for (const auto& dims : or_one(spec.dims))
         for (const auto& without : or_one(spec.without)) {
+          if (!of_spec.knows(dims, without)) continue;
           CompilerOptions options;
           options.target = target;
           options.schedule = spec.schedule;
@@ -146,7 +176,7 @@ void list_spec(const ManifestSpec& spec, Lister& lister, Surroundings& world) {
             if (known.dims.contains(name)) options.dims[name] = value;
           for (const std::string& name : without)
             if (known.optional.contains(name)) options.left_out.insert(name);
-          lister.add(*program, kernel, options, spec.unfused);
+          lister.add(program, kernel, options, spec.unfused);
         }
 }
 
@@ -169,7 +199,8 @@ PrebuildList list_kernels(const std::vector<jit::RecordedRequest>& record, const
     }
     MemorySource files(request.files);
     Diagnostics diagnostics;
-    const Program program = load_program(request.spec, request.files.at(request.spec), files, diagnostics);
+    const auto program =
+        std::make_shared<const Program>(load_program(request.spec, request.files.at(request.spec), files, diagnostics));
     if (diagnostics.has_errors()) {
       lister.fail(request.spec, diagnostics.print());
       continue;

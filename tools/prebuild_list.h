@@ -1,9 +1,12 @@
-// The kernels that a manifest or a record asks for, planned: what prebuild compiles, and what --check compares with.
+// The kernels that a manifest or a record asks for: what prebuild compiles, and what --check compares with.
 #pragma once
 
+#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "cache/bundle_label.h"
 #include "compiler/compiler.h"
 #include "jit/request_record.h"
 #include "tools/commands.h"
@@ -18,11 +21,20 @@ struct NotBuilt {
   ErrorKind kind = ErrorKind::user;
 };
 
-struct PrebuildList {
-  std::vector<PlannedKernel> kernels;  // each request once, in the order of the manifest
-  std::vector<NotBuilt> failures;
+// A list may have many thousands: a kernel is planned, seen to be good, and planned again by who needs it.
+struct ListedKernel {
+  cache::BundleLabel label;
+  std::string source;  // jit::source_of
+  std::function<PlannedKernel()> plan;
 };
 
+struct PrebuildList {
+  std::vector<ListedKernel> kernels;  // each request once, in the order of the manifest
+  std::vector<NotBuilt> failures;
+  std::set<std::string> files;  // that were read for it: specs, and what they use
+};
+
+// Every thousand kernels a line on stderr says so.
 PrebuildList list_kernels(const Manifest& manifest, Surroundings& world);
 PrebuildList list_kernels(const std::vector<jit::RecordedRequest>& record, const std::string& plans,
                           Surroundings& world);

@@ -151,7 +151,7 @@ uint64_t available_memory() {
 }
 
 void run_in_processes(size_t count, int workers, const std::function<std::string(size_t)>& work,
-                      const std::function<void(TaskResult)>& finished) {
+                      const std::function<void(TaskResult)>& finished, const Waiting& patience) {
   const IgnoredPipeSignal ignored;
   std::list<Worker> running;
   size_t next = 0;
@@ -165,7 +165,13 @@ void run_in_processes(size_t count, int workers, const std::function<std::string
   while (!running.empty()) {
     std::vector<pollfd> waiting;
     for (const Worker& worker : running) waiting.push_back({worker.results, POLLIN, 0});
-    if (::poll(waiting.data(), waiting.size(), -1) < 0) continue;
+    const int ready = ::poll(waiting.data(), waiting.size(), static_cast<int>(patience.after.count()));
+    if (ready == 0 && patience.say) {
+      std::vector<std::pair<size_t, int>> tasks;
+      for (const Worker& worker : running) tasks.emplace_back(*worker.busy, worker.pid);
+      patience.say(tasks);
+    }
+    if (ready <= 0) continue;
     size_t at = 0;
     for (auto worker = running.begin(); worker != running.end(); ++at) {
       if (waiting[at].revents == 0) {

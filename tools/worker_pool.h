@@ -2,10 +2,13 @@
 // process that dies takes one task with it and no more.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace epifuse::tools {
 
@@ -20,10 +23,16 @@ struct TaskResult {
   std::string output;  // of `work`
 };
 
+// Says of the tasks that run, when none has ended for a while: a process may hang, or be stopped.
+struct Waiting {
+  std::chrono::milliseconds after{60'000};                              // and again after as long
+  std::function<void(const std::vector<std::pair<size_t, int>>&)> say;  // tasks, each with its process
+};
+
 // Runs work(i) for each task i < count in up to `workers` processes forked from this one, and gives each result to
 // `finished` here, in the order they end. Call it while this process has one thread. `work` must not throw. Whatever
 // `work` writes to memory is lost; the result is its text.
 void run_in_processes(size_t count, int workers, const std::function<std::string(size_t)>& work,
-                      const std::function<void(TaskResult)>& finished);
+                      const std::function<void(TaskResult)>& finished, const Waiting& waiting = {});
 
 }  // namespace epifuse::tools

@@ -96,7 +96,7 @@ TEST_CASE("a bundle that cannot be used is an error at once, by its kind") {
   CHECK(add("hello") == EPIFUSE_ERROR_WRONG);
   CHECK(contains(CALL(epifuse_last_error)(), "in memory is no bundle"));
   CHECK(add(bytes.substr(0, 500)) == EPIFUSE_ERROR_WRONG);
-  CHECK(CALL(epifuse_engine_add_bundle)(engine.handle, "/nonexistent.epb") == EPIFUSE_ERROR_MACHINE);
+  CHECK(CALL(epifuse_engine_add_bundle)(engine.handle, "/nonexistent.epb") == EPIFUSE_ERROR_USER);
   CHECK(CALL(epifuse_engine_add_bundle)(engine.handle, nullptr) == EPIFUSE_ERROR_USAGE);
   CHECK(CALL(epifuse_engine_add_bundle_memory)(engine.handle, nullptr, 1, "x") == EPIFUSE_ERROR_USAGE);
   epifuse_engine_options options{};

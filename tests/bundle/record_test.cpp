@@ -19,7 +19,8 @@ std::vector<jit::RecordedRequest> recorded(FileSystem& disk, const std::string& 
   auto requests = jit::parse_record(*text);
   INFO((requests ? std::string() : requests.error().message));
   REQUIRE(requests);
-  return *std::move(requests);
+  CHECK(requests->torn.empty());
+  return std::move(requests->requests);
 }
 
 auto recording(const std::string& path) {
@@ -105,11 +106,44 @@ TEST_CASE("processes that append to one file keep their lines whole") {
 }
 
 TEST_CASE("what is no record is refused with its line") {
-  CHECK(jit::parse_record("")->empty());
-  CHECK(jit::parse_record("\n  \n")->empty());
   const auto message = [](const std::string& text) { return jit::parse_record(text).error().message; };
-  CHECK(message("\n{") == "line 2: this is no JSON object");
+  // An empty list of kernels is nobody's wish.
+  CHECK(message("") == "it has no requests");
+  CHECK(message("\n  \n") == "it has no requests");
+  CHECK(message("\n{") == "it is no record: no line of it can be read");
+  CHECK(message("\n7") == "line 2: this is no JSON object");
   CHECK(message("{}") == "line 1: this is no recorded request");
   CHECK(message("{\"record\":2}") == "line 1: the record has version 2, and this Epifuse reads 1");
   CHECK(message("{\"record\":1,\"spec\":\"a\"}") == "line 1: 'kernel' is missing, or not what it should be");
+  const std::string good = R"({"record":1,"spec":"a","kernel":"k","dims":{"K":7},"without":[],"taps":[],)"
+                           R"("target":"sm_90a","schedule":"","unfused":false,"files":{"a":""}})";
+  REQUIRE(jit::parse_record(good));
+  std::string large = good;
+  large.replace(large.find('7'), 1, "18446744073709551615");
+  CHECK(message(large) == "line 1: 'dims' is missing, or not what it should be");
+}
+
+TEST_CASE("a line that was cut short costs its request and no other") {
+  MemoryFileSystem disk;
+  REQUIRE(disk.make_directories("/"));
+  const auto run = [&] { TestEngine(disk, "/cache", recording("/run.jsonl")).compile(); };
+  run();
+  const std::string line = *disk.read("/run.jsonl");
+  // At the end, where the next run begins a line of its own.
+  disk.put("/run.jsonl", line + line.substr(0, line.size() / 2));
+  run();
+  auto record = jit::parse_record(*disk.read("/run.jsonl"));
+  REQUIRE(record);
+  CHECK(record->requests.size() == 2);
+  CHECK(record->torn == std::vector<int>{2});
+  // In the middle, by whoever does not.
+  record = jit::parse_record(line.substr(0, line.size() / 2) + line + line);
+  REQUIRE(record);
+  CHECK(record->requests.size() == 2);
+  CHECK(record->torn == std::vector<int>{1});
+  for (size_t at = 1; at + 1 < line.size(); ++at) {
+    record = jit::parse_record(line.substr(0, at) + line);
+    REQUIRE(record);
+    REQUIRE(record->requests.size() == 1);
+  }
 }

@@ -57,6 +57,27 @@ TEST_CASE("a process that is killed or leaves fails its task alone") {
   }
 }
 
+TEST_CASE("a process that does not get on is named, again and again") {
+  Waiting patience;
+  patience.after = std::chrono::milliseconds(20);
+  int said = 0;
+  patience.say = [&](const std::vector<std::pair<size_t, int>>& tasks) {
+    REQUIRE(tasks.size() == 1);
+    CHECK(tasks.front().first == 0);
+    if (++said == 3) ::kill(tasks.front().second, SIGCONT);
+  };
+  std::string output;
+  run_in_processes(
+      1, 1,
+      [](size_t) {
+        ::raise(SIGSTOP);
+        return std::string("went on");
+      },
+      [&](TaskResult result) { output = result.output; }, patience);
+  CHECK(output == "went on");
+  CHECK(said >= 3);
+}
+
 TEST_CASE("memory bounds how many there are") {
   constexpr uint64_t gigabyte = uint64_t{1} << 30;
   CHECK(usual_workers(8, 64 * gigabyte) == 8);

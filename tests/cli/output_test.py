@@ -1,9 +1,11 @@
 """Files that commands write: they appear whole or not at all, where they were asked for, and never in place of anything
 that is no file."""
 
+import json
 import os
 import signal
 import stat
+import subprocess
 import time
 import zipfile
 
@@ -25,6 +27,9 @@ class OutputTest(support.CliTest):
         self.refuses(1, *emit, "file/k.cu", says="there is no directory 'file'")
         self.refuses(1, *emit, "pipe", says="not a regular file")
         self.refuses(1, *emit, "/dev/null", says="not a regular file")
+        # The system alone knows: /proc takes no files from anybody.
+        self.refuses(1, *emit, "/proc/k.cu", says="cannot write '/proc/k.cu'")
+        self.refuses(1, *emit, "n" * 256, says="File name too long")
         run = ["run", spec, "--device", "cpu", "-o"]
         self.refuses(1, *run, "file", says="it is not a directory")
         self.refuses(1, *run, "pipe", says="it is not a directory")
@@ -34,6 +39,45 @@ class OutputTest(support.CliTest):
         self.refuses(1, *run, "file/out", says="file")
         self.assertEqual(self.files(), before)
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
+
+    def test_a_stderr_that_is_full_or_closed_changes_no_ending(self):
+        """Whatever would be said there: warnings, notes, lines of the log."""
+        os.mkdir(self.path("open"))
+        os.chmod(self.path("open"), 0o777)
+        for settings in ({"EPIFUSE_CACHE_DIR": self.path("open")}, {"EPIFUSE_LOG": "debug"}):
+            environment = {**self.environment, **settings}
+            for streams in ("2>/dev/full", "2>&-", "<&- 2>&-"):
+                with self.subTest(settings=settings, streams=streams):
+                    ended = subprocess.run(["/bin/sh", "-c", f'exec "$0" cache why "$1" --json {streams}', support.EPIFUSE,
+                                            self.small()], cwd=self.folder, env=environment, check=False,
+                                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+                    self.assertEqual(ended.returncode, 0)
+                    self.assertTrue(json.loads(ended.stdout)["ok"])
+
+    def test_a_limit_on_the_size_of_files_is_an_error(self):
+        before = self.files() + [os.path.basename(self.small())]
+        for arguments, code in (("-o big.cu", 3), ("> out", 3)):
+            ended = subprocess.run(["/bin/sh", "-c", f'ulimit -f 1; exec "$0" compile "$1" --emit=cuda {arguments}',
+                                    support.EPIFUSE, self.small()], cwd=self.folder, env=self.environment, check=False,
+                                   stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            self.assertEqual(ended.returncode, code)
+            self.assertIn(b"cannot write", ended.stderr)
+        self.assertEqual([name for name in self.files() if name != "out"], before)
+
+    def test_names_as_long_as_the_disk_takes(self):
+        self.run_epifuse("compile", self.small(), "--emit=ir", "-o", "n" * 255)
+        self.assertTrue(os.path.exists(self.path("n" * 255)))
+
+    def test_what_a_killed_writer_left_goes_with_the_next_write(self):
+        for name in ("k.ir.tmp-17-0", "k.ir.tmp-mine", "other.tmp-17-0"):
+            self.write(name, "")
+        self.run_epifuse("compile", self.small(), "--emit=ir", "-o", "k.ir")
+        self.assertEqual(self.files(), ["k.ir", "k.ir.tmp-mine", "other.tmp-17-0", "small.epi"])
+
+    def test_a_file_that_the_spec_uses_is_not_replaced(self):
+        self.write("lib.epi", "fn twice(v) = v * 2\n")
+        spec = self.write("main.epi", 'use "lib.epi"\n' + support.SMALL)
+        self.refuses(1, "compile", spec, "--emit=ir", "-o", "lib.epi", says="it is a file of the spec that is read")
 
     def test_an_old_file_stays_when_the_command_fails(self):
         self.write("k.cu", "old")

@@ -187,6 +187,52 @@ class PrebuildTest(support.CliTest):
         out, _ = self.run_epifuse("prebuild", self.two, *DIMS, "-o", "b.epb", "--check")
         self.assertIn("0 missing, 0 stale, 0 extra, of 5 kernels", out)
 
+    def test_what_is_read_is_not_replaced(self):
+        self.bundle()
+        tuning = self.write("tuning.json", json.dumps({"epifuse": "tuning", "version": 1, "kernels": []}))
+        manifest = self.write("kernels.json", json.dumps({"manifest": 1, "targets": ["sm_90a"],
+                                                          "plans": "plans.json", "specs": [{"spec": "two.epi"}]}))
+        shutil.copy(tuning, self.path("plans.json"))
+        self.run_epifuse("compile", self.two, "--kernel", "dense", "--record", "run.jsonl")
+        self.write("lib.epi", "fn twice(v) = v * 2\n")
+        uses = self.write("uses.epi", 'use "lib.epi"\n' + SPEC)
+        before = {name: self.read(name) for name in self.files()}
+        for arguments, output, what in (([self.two], "two.epi", "a spec"), ([uses], "lib.epi", "a spec"),
+                                        (["--manifest", manifest], "kernels.json", "the manifest"),
+                                        (["--manifest", manifest], "two.epi", "a spec"),
+                                        (["--manifest", manifest], "plans.json", "the tuning file"),
+                                        (["--from-record", "run.jsonl"], "run.jsonl", "the record"),
+                                        ([self.two, "--plans", tuning], "tuning.json", "the tuning file")):
+            self.refuses(1, "prebuild", *arguments, "-o", output, says=f"it is {what} that is read")
+        self.refuses(1, "prebuild", self.two, "-o", "tuning.json", says="the tuning file", EPIFUSE_TUNING=tuning)
+        self.assertEqual({name: self.read(name) for name in self.files()}, before)
+
+    def test_standard_streams_that_are_closed_are_not_the_workers(self):
+        self.bundle()
+        ended = subprocess.run(["/bin/sh", "-c", 'exec "$0" prebuild "$@" --jobs 2 --json <&- 2>&-', support.EPIFUSE,
+                                self.two, *DIMS, "-o", "c.epb"], cwd=self.folder, env=self.environment, check=False,
+                               stdout=subprocess.PIPE)
+        self.assertEqual(ended.returncode, 0)
+        self.assertEqual(json.loads(ended.stdout)["failures"], [])
+        self.assertEqual(self.read("c.epb"), BUNDLES["bytes"])
+
+    def test_a_long_list_says_how_far_it_is(self):
+        sets = [{"K": 64 * k} for k in range(1, 1002)]
+        manifest = self.write("many.json", json.dumps(
+            {"manifest": 1, "targets": ["sm_90a"], "specs": [{"spec": "two.epi", "kernels": ["dense"], "dims": sets}]}))
+        out, err = self.run_epifuse("prebuild", "--manifest", manifest, "-o", "b.epb", "--dry-run", **self.sealed)
+        self.assertIn("1001 kernels\n", out)
+        self.assertEqual(err, "epifuse: 1000 kernels listed so far\n")
+
+    def test_a_bundle_that_is_named_must_be_there(self):
+        self.write("text.epb", "none")
+        for name, code, says in (("none.epb", 1, "there is no file"), (".", 1, "is a directory"),
+                                 ("/dev/null", 1, "no regular file"), ("text.epb", 5, "is no bundle")):
+            self.refuses(code, "compile", self.two, "--kernel", "dense", "--bundle", name, says=says)
+            self.refuses(code, "bundle", "list", name, says=says)
+        self.refuses(1, "cache", "why", self.two, "--kernel", "dense", "--bundle", "none.epb", says="there is no file")
+        self.assertEqual(self.files(), ["text.epb", "two.epi"])
+
     def test_a_dry_run_lists_and_writes_nothing(self):
         out, _ = self.run_epifuse("prebuild", self.two, *DIMS, "-o", "b.epb", "--dry-run", **self.sealed)
         self.assertEqual(out, "kernel 'small' for sm_90a with E=2,K=64,N=32\n"
@@ -230,6 +276,10 @@ class PrebuildTest(support.CliTest):
                                 ((self.two, "--schedule", "huge"), "huge")):
             self.refuses(1, "prebuild", *arguments, "-o", "d.epb", says=says)
         self.refuses(3, "prebuild", self.two, "-o", "d.epb", says="nvrtc", EPIFUSE_NVRTC="/nonexistent")
+        # A set with a name that nobody has is not built without the name.
+        document = self.json("prebuild", self.two, "--dims", "K=64,N=32", "--dims", "K=128,N=64,Q=3", "-o", "d.epb",
+                             "--partial", code=1)
+        self.assertEqual([row["dims"]["K"] for row in document["kernels"]], [64, 64])
 
     def test_the_requests_of_a_run_are_built_again_from_their_record(self):
         self.bundle()
@@ -245,6 +295,23 @@ class PrebuildTest(support.CliTest):
         self.assertEqual(self.read("c.epb"), BUNDLES["bytes"])
         self.refuses(1, "prebuild", "--from-record", self.write("bad.jsonl", "{}\n"), "-o", "d.epb",
                      says="line 1: this is no recorded request")
+        self.refuses(1, "prebuild", "--from-record", self.write("empty.jsonl", "\n"), "-o", "d.epb",
+                     says="empty.jsonl: it has no requests")
+        # A line that was cut short is told, and costs no other.
+        lines = self.read("run.jsonl").splitlines(keepends=True)
+        self.write("torn.jsonl", lines[0][:99] + b"".join(lines))
+        _, err = self.run_epifuse("prebuild", "--from-record", "torn.jsonl", "-o", "c.epb")
+        self.assertIn("torn.jsonl: line 1 was cut short", err)
+        self.assertEqual(self.read("c.epb"), BUNDLES["bytes"])
+
+    def test_every_kernel_of_a_file_is_recorded_and_an_interpreted_one_is_not(self):
+        self.bundle()
+        self.run_epifuse("compile", self.two, "--dims", "K=64,N=32", "--record", "run.jsonl")
+        self.assertEqual({json.loads(line)["kernel"] for line in self.read("run.jsonl").splitlines()},
+                         {"small", "dense"})
+        _, err = self.run_epifuse("run", self.two, "--kernel", "small", "--device", "cpu", "--record", "none.jsonl")
+        self.assertIn("nothing is recorded", err)
+        self.assertFalse(os.path.exists(self.path("none.jsonl")))
 
     def test_the_unfused_form_is_built_too_when_it_is_asked_for(self):
         document = self.json("prebuild", self.two, "--kernel", "dense", "--unfused", "-o", "d.epb")

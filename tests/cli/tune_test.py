@@ -14,7 +14,7 @@ class TuneTest(support.CliTest):
             self.skipTest("there is a GPU")
         for options in (["--report"], ["-o", "tuning.json"], ["-o", "tuning.json", "--report", "--counts", "1,2"]):
             options += ["--dims", "E=2,K=64,N=64"]
-            self.refuses(3, "tune", self.spec(), *options, says="epifuse: error: no ")
+            self.refuses(3, "tune", self.spec(), *options, says="tune tries plans on a GPU and needs one: no ")
         self.assertEqual(self.json("tune", self.spec(), "--report", code=3)["error"]["kind"], "machine")
         self.assertEqual(self.files(), [])
 

@@ -190,7 +190,7 @@ TEST_CASE("failures have codes and texts") {
   CHECK(says("nearest: linked in has kernel 'grouped' for sm_90a with E=4,K=64,N="));
   CHECK(epifuse_runtime_add_bundle_memory(&machine.runtime, "hello", 5, nullptr) == EPIFUSE_RUNTIME_ERROR_WRONG);
   CHECK(says("in memory is no bundle"));
-  CHECK(epifuse_runtime_add_bundle(&machine.runtime, "/nonexistent.epb") == EPIFUSE_RUNTIME_ERROR_MACHINE);
+  CHECK(epifuse_runtime_add_bundle(&machine.runtime, "/nonexistent.epb") == EPIFUSE_RUNTIME_ERROR_USER);
   const Kernel kernel(machine.runtime);
   CArguments arguments;
   arguments.tensors[3].storage = "e5m2";

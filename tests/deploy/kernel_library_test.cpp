@@ -292,7 +292,8 @@ TEST_CASE("a damaged bundle is an error that names it, never a kernel") {
   REQUIRE_FALSE(cut);
   CHECK(contains(cut.error().message, path));
   CHECK(contains(cut.error().message, "cut short"));
-  CHECK(library.add_bundle(folder / "none.epb").error().kind == ErrorKind::environment);
+  CHECK(library.add_bundle(folder / "none.epb").error().kind == ErrorKind::user);
+  CHECK(library.add_bundle(folder.path()).error().kind == ErrorKind::user);
   CHECK(library.add_bundle(SharedBytes("hello"), "text").error().message == "text is no bundle");
 }
 
