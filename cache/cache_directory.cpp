@@ -100,8 +100,7 @@ std::string CacheDirectory::advice(const FileStatus& status) const {
   const bool has_others = !names || std::any_of(names->begin(), names->end(), [](const std::string& name) {
     return file_kind(name) == FileKind::foreign;
   });
-  if (status.mode & sticky || has_others)
-    return fmt::format("name a directory of one's own, such as {}/epifuse", path_);
+  if (status.mode & sticky || has_others) return "name a directory of one's own, such as ~/.cache/epifuse";
   return fmt::format("if nobody has put anything there, `chmod go-w {}` mends it", path_);
 }
 

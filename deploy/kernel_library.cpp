@@ -21,14 +21,15 @@ std::vector<runtime::NamedInteger> DeployedKernel::dims() const {
 
 Status KernelLibrary::add_bundle(const std::string& path) {
   // Reading takes no lock: a bundle on a slow disk keeps nobody from finding.
-  Result<SharedBytes> bytes = real_file_system().map(path);
-  if (!bytes) return bytes.error();
-  return add_bundle(*std::move(bytes), path);
+  return add(cache::BundleReader::open(real_file_system(), path));
 }
 
 Status KernelLibrary::add_bundle(SharedBytes bytes, std::string name) {
+  return add(cache::BundleReader::from_bytes(std::move(bytes), std::move(name)));
+}
+
+Status KernelLibrary::add(Result<cache::BundlePtr> reader) {
   if (const Status here = made_here_.check(what); !here) return here;
-  Result<cache::BundlePtr> reader = cache::BundleReader::from_bytes(std::move(bytes), std::move(name));
   if (!reader) return reader.error();
   const std::lock_guard<std::mutex> guard(mutex_);
   if (sealed_) return sealed_error(fmt::format("the bundle {} is not added", (*reader)->name()));

@@ -68,6 +68,8 @@ class KernelLibrary {
   Status seal();
 
  private:
+  Status add(Result<cache::BundlePtr> reader);
+
   struct Place {
     size_t bundle, entry;
   };

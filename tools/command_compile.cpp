@@ -217,10 +217,7 @@ Report compile(const CommandLine& line, Surroundings& world) {
   const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
   const std::chrono::duration<double, std::milli> parsing = std::chrono::steady_clock::now() - start;
   if (!program) return failure(program.error());
-  if (!file.empty())
-    for (const Program::Unit& unit : program->units)
-      if (Status other = check_not_replaced(file, unit.tree.source->name, "a file of the spec"); !other)
-        return failure(other.error());
+  if (Status other = check_not_replaced(file, *program); !other) return failure(other.error());
   if (diagnostics.has_errors()) return failure(std::move(diagnostics));
   const std::optional<Stage> stage = line.emit ? text_stage(*line.emit) : std::nullopt;
   if (stage) return emit_text(*stage, *program, line, file, world);

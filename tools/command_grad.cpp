@@ -40,6 +40,7 @@ Report gradients(const CommandLine& line, Surroundings& world) {
   Diagnostics diagnostics;
   const Result<Program> program = read_spec(path, world.disk, diagnostics);
   if (!program) return failure(program.error());
+  if (Status other = check_not_replaced(file, *program); !other) return failure(other.error());
   const std::optional<std::string> text =
       chain::derive_backward(*program, line.chain, diagnostics, file.empty() ? "" : folder_of_spec(path, file));
   if (!text) return failure(std::move(diagnostics));

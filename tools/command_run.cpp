@@ -53,13 +53,23 @@ class Destination {
     return archive_ ? path_ : fmt::format("{}/{}.npy", path_, buffer);
   }
 
-  // Whether every output of the kernel can get its file, as far as that shows before the directory is made.
-  Status check(FileSystem& disk, const ir::Graph& graph) const {
+  // Whether every output of the kernel can get its file, as far as that shows before the directory is made, and none
+  // that is read.
+  Status check(FileSystem& disk, const ir::Graph& graph, const CommandLine& line) const {
+    // What an output is added to may become that output.
+    const auto is_input = [&](const std::string& file, const std::string& output) -> Status {
+      for (const auto& [name, input] : line.input_files)
+        if (Status other = check_not_replaced(file, input, "an input"); name != output && !other) return other;
+      return check_not_replaced(file, line.inputs, "the file of inputs");
+    };
     std::error_code failed;
-    if (nowhere() || archive_ || !std::filesystem::is_directory(path_, failed)) return {};
+    if (archive_) return is_input(path_, "");
+    if (nowhere() || !std::filesystem::is_directory(path_, failed)) return {};
     for (const ir::Buffer& buffer : ir::buffers(graph)) {
       if (buffer.role != TensorRole::output) continue;
-      if (const Result<std::string> file = output_file(disk, file_of(buffer.name)); !file) return file.error();
+      const Result<std::string> file = output_file(disk, file_of(buffer.name));
+      if (!file) return file.error();
+      if (Status other = is_input(*file, buffer.name); !other) return other;
     }
     return {};
   }
@@ -237,7 +247,8 @@ Report run(const CommandLine& line, Surroundings& world) {
   const Result<std::optional<KernelInputs>> inputs = gather_inputs(*program, line, world, diagnostics);
   if (!inputs) return failure(inputs.error());
   if (!*inputs) return failure(std::move(diagnostics));
-  if (Status writable = destination->check(world.disk, (*inputs)->graph); !writable) return failure(writable.error());
+  if (Status writable = destination->check(world.disk, (*inputs)->graph, line); !writable)
+    return failure(writable.error());
   const Result<std::optional<Gpu>> gpu = choose_device(line.device);
   if (!gpu) return failure(gpu.error());
 

@@ -288,6 +288,7 @@ Report tune(const CommandLine& line, Surroundings& world) {
   Diagnostics diagnostics;
   const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
   if (!program) return failure(program.error());
+  if (Status other = check_not_replaced(file, *program); !other) return failure(other.error());
   if (diagnostics.has_errors()) return failure(std::move(diagnostics));
   auto kernels = sized_kernels(*program, line, world, diagnostics);
   if (!kernels) return failure(kernels.error());

@@ -98,8 +98,12 @@ Status check_output_directory(const std::string& path) {
   const fs::file_status status = fs::status(path, failed);
   if (fs::exists(status) && !fs::is_directory(status))
     return user_error(fmt::format("cannot write into '{}': it is not a directory", path));
-  if (fs::is_directory(status)) return try_to_write(path + "/file", path);
-  return {};
+  // One that is missing is made later, with its parents.
+  fs::path there = fs::path(path).lexically_normal();
+  while (!there.empty() && there != there.parent_path() && !fs::exists(there, failed)) there = there.parent_path();
+  if (!there.empty() && !fs::is_directory(there, failed))
+    return user_error(fmt::format("cannot write into '{}': '{}' is not a directory", path, there.string()));
+  return try_to_write((there / "file").string(), path);
 }
 
 Status make_output_directory(FileSystem& disk, const std::string& path) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <fmt/format.h>
 
+#include "tools/output_file.h"
+
 namespace epifuse::tools {
 namespace {
 
@@ -40,6 +42,13 @@ class SpecFiles : public SpecSource {
 Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics& diagnostics) {
   SpecFiles files(disk);
   return load_program(path, files, diagnostics);
+}
+
+Status check_not_replaced(const std::string& file, const Program& program) {
+  if (file.empty()) return {};
+  for (const Program::Unit& unit : program.units)
+    if (Status other = check_not_replaced(file, unit.tree.source->name, "a file of the spec"); !other) return other;
+  return {};
 }
 
 Result<std::string> read_spec_text(const std::string& path, FileSystem& disk) {

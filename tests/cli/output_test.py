@@ -37,6 +37,7 @@ class OutputTest(support.CliTest):
         os.mkdir(self.path("folder.npz"))
         self.refuses(1, *run, "folder.npz", says="it is a directory")
         self.refuses(1, *run, "file/out", says="file")
+        self.refuses(1, *run, "/proc/deep/out", says="cannot write '/proc/deep/out'")
         self.assertEqual(self.files(), before)
         self.assertTrue(stat.S_ISCHR(os.stat("/dev/null").st_mode))
 
@@ -77,7 +78,8 @@ class OutputTest(support.CliTest):
     def test_a_file_that_the_spec_uses_is_not_replaced(self):
         self.write("lib.epi", "fn twice(v) = v * 2\n")
         spec = self.write("main.epi", 'use "lib.epi"\n' + support.SMALL)
-        self.refuses(1, "compile", spec, "--emit=ir", "-o", "lib.epi", says="it is a file of the spec that is read")
+        for command in (["compile", spec, "--emit=ir"], ["grad", spec, "--chain", "small"]):
+            self.refuses(1, *command, "-o", "lib.epi", says="it is a file of the spec that is read")
 
     def test_an_old_file_stays_when_the_command_fails(self):
         self.write("k.cu", "old")

@@ -2,6 +2,7 @@
 without a GPU."""
 
 import array
+import os
 import struct
 import zipfile
 
@@ -94,6 +95,17 @@ class RunTest(support.CliTest):
         other = self.run_cpu(self.small(), "b=one.npy", "--inputs", self.path("in"))
         self.assertEqual(self.buffer(other, "b", "inputs")["from"], "one.npy")
         self.assertEqual(self.buffer(other, "y")["least"], 1)
+
+    def test_inputs_are_not_replaced(self):
+        self.inputs(folder="out")
+        with zipfile.ZipFile(self.path("in.npz"), "w") as archive:
+            archive.write(self.path("out", "x.npy"), "x.npy")
+        os.rename(self.path("out", "b.npy"), self.path("out", "y.npy"))
+        before = self.files()
+        run = ("run", self.small(), "--device", "cpu")
+        self.refuses(1, *run, "b=out/y.npy", "-o", "out", says="it is an input that is read")
+        self.refuses(1, *run, "--inputs", "in.npz", "-o", "in.npz", says="it is the file of inputs that is read")
+        self.assertEqual(self.files(), before + ["small.epi"])
 
     def test_left_out(self):
         document = self.run_cpu(self.small(), "--without", "b", "--without", "s", "--inputs", self.inputs())

@@ -212,7 +212,7 @@ TEST_CASE("a bundle in a file") {
   epifuse_runtime* runtime = nullptr;
   const char* const paths[] = {path.c_str(), "/nonexistent.epb"};
   epifuse_runtime_options options = {sizeof options, paths, 2};
-  CHECK(epifuse_runtime_create(&options, &runtime) == EPIFUSE_RUNTIME_ERROR_MACHINE);
+  CHECK(epifuse_runtime_create(&options, &runtime) == EPIFUSE_RUNTIME_ERROR_USER);
   CHECK(says("/nonexistent.epb"));
   CHECK(runtime == nullptr);
   options.bundle_count = 1;
