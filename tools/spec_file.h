@@ -14,8 +14,8 @@ namespace epifuse::tools {
 // the text are in `diagnostics`.
 Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics& diagnostics);
 
-// An error (user) when `file`, which is from output_file, is a file that the program was read from, by whatever name. An
-// empty `file` is nowhere.
+// An error (user) when `file`, which is from output_file, is a file that the program was read from, by whatever name.
+// An empty `file` is nowhere.
 Status check_not_replaced(const std::string& file, const Program& program);
 
 // The text of that file alone, whatever it uses; the same errors.
