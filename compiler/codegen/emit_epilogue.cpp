@@ -22,12 +22,7 @@ std::string EpilogueEmitter::run() {
   line("  template <class Accumulators, class Inputs>");
   line("  static EPIFUSE_DEVICE void run(const Parameters& p, const Tile<Plan::places>& tile, Accumulators& sums,");
   line("                                 int first_column, Inputs& inputs, u32 scratch) {{");
-  line("    const auto lane = {}::now();", lane_type());
-  std::set<int> places;
-  // Partials of rows lie as the rows do.
-  for (const Sink& sink : plan_.epilogue.sinks) places.insert(is_reduction(sink.kind) ? 0 : sink.place);
-  for (const int place : places)
-    line("    const OwnRowsOf rows_{}(lane, tile.rows[{}], tile.valid_rows);", place, place);
+  locate("    ");
   tile_loads();
   open_sinks();
   if (has_wide_blocks(plan_.epilogue)) {
@@ -39,11 +34,25 @@ std::string EpilogueEmitter::run() {
     straightened_ = true;
   }
   loop_over_blocks();
+  if (plan_.schedule.places_anew) {
+    line("    {{");
+    locate("    ");
+  }
   finish_row_scales();
   flush_sinks();
   clear_gaps();
+  if (plan_.schedule.places_anew) line("    }}");
   line("  }}\n}};\n");
   return out_;
+}
+
+void EpilogueEmitter::locate(std::string_view indent) {
+  line("{}const auto lane = {}::now();", indent, lane_type());
+  std::set<int> places;
+  // Partials of rows lie as the rows do.
+  for (const Sink& sink : plan_.epilogue.sinks) places.insert(is_reduction(sink.kind) ? 0 : sink.place);
+  for (const int place : places)
+    line("{}const OwnRowsOf rows_{}(lane, tile.rows[{}], tile.valid_rows);", indent, place, place);
 }
 
 const ir::Tensor& EpilogueEmitter::input_tensor(const EpilogueInput& in) const {
@@ -77,6 +86,11 @@ void EpilogueEmitter::loop_over_blocks() {
     line("      const int block = first + own;");
   }
   if (!straightened_) straighten();
+  if (plan_.schedule.places_anew && rolled()) {
+    locate("      ");
+    for (const EpilogueInput& in : plan_.epilogue.inputs)
+      if (in.broadcast == Broadcast::row) load_rows(in, "      ");
+  }
   line("      const {} columns(lane, first_column + block * block_columns, p.columns);", columns_type());
   if (reads_any_ahead())
     line("      next_columns = OwnColumns(lane, first_column + (block + 1) * block_columns, p.columns);");

@@ -56,6 +56,10 @@ class EpilogueEmitter {
   // Whether accumulators leave registers for what waits from block to block.
   bool leaves_registers() const { return plan_.part_tile() * plan_.gemm.parts <= 128; }
 
+  // Where the thread stands: its lane, and its rows in every place.
+  void locate(std::string_view indent);
+  void load_rows(const EpilogueInput& in, std::string_view indent);
+
   // How many blocks of a tile the epilogue works on: where it takes long, those that lie in the output. Elsewhere the
   // bound is not worth its register.
   void count_blocks();

@@ -42,13 +42,16 @@ void EpilogueEmitter::tile_loads() {
       case Broadcast::group:
         line("    const float {} = load_1_value<{}>(p.in_{}, tile.group);", local(in), tag(tensor), tensor.name);
         break;
-      case Broadcast::row:
-        line("    float {}[own_rows];", local(in));
-        line("    load_rows<{}>({}, p.in_{}, lane, tile.rows[0], p.all_rows);", tag(tensor), local(in), tensor.name);
-        break;
+      case Broadcast::row: load_rows(in, "    "); break;
       default: break;
     }
   }
+}
+
+void EpilogueEmitter::load_rows(const EpilogueInput& in, std::string_view indent) {
+  const ir::Tensor& tensor = input_tensor(in);
+  line("{}float {}[own_rows];", indent, local(in));
+  line("{}load_rows<{}>({}, p.in_{}, lane, tile.rows[0], p.all_rows);", indent, tag(tensor), local(in), tensor.name);
 }
 
 void EpilogueEmitter::block_loads() {

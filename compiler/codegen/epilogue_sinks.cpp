@@ -39,7 +39,7 @@ void EpilogueEmitter::open_sinks() {
       else if (sink.gathered_scales > 1)
         line("    GatheredRowScales<{}> {};", sink.gathered_scales, name);
       else if (joins_scales(sink))
-        line("    JoinedRowScales {};", name);
+        line("    JoinedRowScales{} {};", blocks() > 4 ? "<true>" : "<>", name);
       else
         line("    SingleRowScales {};", name);
     }
@@ -48,8 +48,8 @@ void EpilogueEmitter::open_sinks() {
 }
 
 bool EpilogueEmitter::joins_scales(const Sink& sink) const {
-  return sink.kind == SinkKind::mx_rows && !alternates(sink) && sink.gathered_scales == 1 && leaves_registers() &&
-         (sink.values.size() == 1 || plan_.deal == Deal::halves);
+  return sink.kind == SinkKind::mx_rows && !alternates(sink) && sink.gathered_scales == 1 && blocks() <= 8 &&
+         (leaves_registers() || plan_.schedule.places_anew) && (sink.values.size() == 1 || plan_.deal == Deal::halves);
 }
 
 void EpilogueEmitter::finish_row_scales() {

@@ -16,8 +16,7 @@ namespace {
 
 constexpr int operand_row_bytes = 128;
 constexpr int barrier_bytes_per_stage = 16;
-constexpr int slab_columns = 64;  // of an MN-major weight
-constexpr int alignment = 1024;   // of a stage and of a slot: the swizzle's pattern
+constexpr int alignment = 1024;  // of a stage and of a slot: the swizzle's pattern
 constexpr int most_stages = 16, most_band = 1024;
 constexpr int most_weight_of_code = 50;  // in a loop that still fits into 32 KiB of instructions
 constexpr std::ptrdiff_t shortlist = 4;  // plans that are tried before the last ways out
@@ -45,7 +44,8 @@ const TileChoice* find_choice(bool cooperative, int tile_columns) {
 // are better unrolled: the moves would be most of their work.
 bool should_roll(const EpilogueCost& epilogue, int blocks) { return epilogue.weight * blocks > 40; }
 
-int rounded(int bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+int rounded_up(int number, int unit) { return (number + unit - 1) / unit * unit; }
+int rounded(int bytes) { return rounded_up(bytes, alignment); }
 
 // Full-tile inputs of one block.
 int slot_bytes_of(const ir::Graph& graph, const KernelPlan& plan) {
@@ -61,7 +61,9 @@ int slot_bytes_of(const ir::Graph& graph, const KernelPlan& plan) {
 // that does not fit, or not even two do.
 bool place_buffers(KernelPlan& plan, int usual_stages, std::optional<int> stages) {
   Schedule& schedule = plan.schedule;
-  const int stage = (tile_rows + schedule.slices() * schedule.tile_columns) * operand_row_bytes;
+  // An MN-major weight comes in whole slabs; the tile's last one may reach over its edge.
+  const int slice = plan.natural_columns() ? rounded_up(schedule.tile_columns, slab_columns) : schedule.tile_columns;
+  const int stage = (tile_rows + schedule.slices() * slice) * operand_row_bytes;
   const int slot = rounded(plan.slot_bytes);
   schedule.tile_input_stages = plan.slot_bytes == 0 ? 1 : std::clamp(32768 / slot, 2, 4);
   const int slots = slot * schedule.tile_input_stages;
@@ -125,6 +127,7 @@ class Planner {
       if (plan.part_tile() % (2 * block_columns) == 0 && 2 * epilogue_.weight <= most_weight_of_code)
         schedule.blocks_at_once = 2;
     }
+    schedule.places_anew = schedule.rolled && will_spill(plan, epilogue_);
     if (!fits_columns(plan)) return std::nullopt;
     gather_scales(plan);
     place_reductions(graph_, plan);
@@ -161,7 +164,8 @@ class Planner {
       why_ = fmt::format("a part of {} columns has no whole blocks of {}", part, block_columns);
       return false;
     }
-    if (plan.natural_columns() && (plan.interleaved_weight() ? plan.schedule.tile_columns : part) % slab_columns != 0) {
+    // One product takes all parts, whose slabs lie one behind the other.
+    if (plan.natural_columns() && plan.gemm.parts > 1 && !plan.interleaved_weight() && part % slab_columns != 0) {
       why_ = fmt::format("a part of {} columns has no whole slabs of {}", part, slab_columns);
       return false;
     }

@@ -21,6 +21,7 @@ constexpr uint32_t thread_rows = 4;  // of a tile, by one thread
 constexpr int block_columns = 32;
 constexpr int block_rows = 32;  // of a transposed MX output
 constexpr int k_tile = 64;
+constexpr int slab_columns = 64;                 // of an MN-major operand, side by side in 128 bytes
 constexpr uint32_t most_parameter_bytes = 4096;  // of a launch
 
 // What the GEMM is, decided once by classify_gemm; later stages read this name, not the dimensions.
@@ -214,6 +215,7 @@ struct Schedule {
   bool rolled = true;              // the epilogue's loop over blocks is a loop
   int blocks_at_once = 1;          // … which takes so many blocks, one behind the other
   bool leaves_out_blocks = false;  // … and ends with the output's columns
+  bool places_anew = false;        // … and finds out for each block where the thread stands: no registers keep it
   bool separate = false;  // values that share operations are computed one by one all the same, which needs the fewest
                           // registers and the most instructions
   int registers_producer = 24, registers_consumer = 240;

@@ -8,7 +8,7 @@ namespace epifuse::lowering {
 namespace {
 
 constexpr int64_t operand_bytes = 2;
-constexpr uint32_t slab = 64;
+constexpr uint32_t slab = slab_columns;
 // Of the dimensions that bring a ragged box back to its address (templates/tile/operands.cuh, ragged_end). The last of
 // their strides makes the sum wrap around 2^64.
 constexpr int64_t ragged_end = int64_t{1} << 30, ragged_reach = 0x7fff0000, ragged_wrap = int64_t{1} << 34;

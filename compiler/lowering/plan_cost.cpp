@@ -12,8 +12,8 @@ namespace {
 struct Constants {
   double multiprocessors = 132;
   double flops_per_cycle = 4096;  // of a multiprocessor, on 16-bit operands
-  // Sizes that only a launch has. A wave that is not full is half full on the average.
-  double launch_rows = 32768, launch_depth = 2048, unknown_tail = 0.5;
+  // Sizes that only a launch has: rows of all groups. A wave that is not full is half full on the average.
+  double launch_rows = 32768, unknown_tail = 0.5;
 
   // What a tile costs beside its main loop: the pipeline fills, turns change hands; and of its epilogue what the other
   // warpgroup's main loop does not hide.
@@ -23,6 +23,12 @@ struct Constants {
   double epilogue_start = 400, block_unit = 100;
   double exposed = 0.5;  // of a main loop: an epilogue that takes more is not hidden well
 
+  // Bytes that a multiprocessor reads and writes in a cycle where outputs are added to, with four rows of old values
+  // under way, and the factor on that where registers are left for two.
+  double adding_bytes_per_cycle = 23.5, two_rows_ahead = 0.87;
+  double split_lines = 1.25;  // of a main loop whose weight comes by halves of 128-byte lines, though whole ones exist
+
+  int place_registers = 28;     // what keeps a thread's place in the tile, in the count of registers_of
   double spill = 2;             // factor on a plan that will likely spill
   double one_by_one = 1.1;      // … whose values that share operations are computed one by one
   double other_choice = 1.001;  // … for each choice that is not the planner's: nothing says which of them is good
@@ -35,6 +41,13 @@ double narrowness(int tile_columns) {
   if (tile_columns <= 64) return 1.23;
   if (tile_columns <= 96) return 1.1;
   return tile_columns == 160 ? 1.01 : 1;
+}
+
+// Slabs of 64 columns are lines of 128 bytes, unless tiles begin between them.
+double splitting(const KernelPlan& plan) {
+  const int columns = plan.interleaved_weight() ? plan.schedule.tile_columns : plan.part_tile();
+  const bool lines = plan.natural_columns() && plan.gemm.part_columns % slab_columns == 0;
+  return lines && columns % slab_columns != 0 ? constants.split_lines : 1;
 }
 
 int operation_weight(ir::Op op) {
@@ -129,8 +142,9 @@ double waves(const ir::Graph& graph, const KernelPlan& plan) {
 
 double main_loop_cycles(const ir::Graph& graph, const KernelPlan& plan) {
   const std::optional<int64_t> fixed = graph.fixed_value(plan.gemm.depth);
-  const double depth =
-      up(fixed ? static_cast<double>(*fixed) : constants.launch_depth, k_tile) * k_tile * plan.gemm.segments;
+  const std::optional<int64_t> groups = plan.gemm.grouped() ? graph.fixed_value(plan.gemm.groups) : std::nullopt;
+  const double of_launch = constants.launch_rows / static_cast<double>(std::max<int64_t>(1, groups.value_or(16)));
+  const double depth = up(fixed ? static_cast<double>(*fixed) : of_launch, k_tile) * k_tile * plan.gemm.segments;
   return 2.0 * tile_rows * plan.schedule.tile_columns * plan.schedule.slices() * depth / constants.flops_per_cycle;
 }
 
@@ -141,6 +155,18 @@ double epilogue_cycles(const KernelPlan& plan, const EpilogueCost& epilogue) {
          constants.block_unit * (epilogue.weight + straighten) * (plan.part_tile() / block_columns);
 }
 
+// What reading and writing takes of outputs that are added to, a tile.
+double adding_cycles(const ir::Graph& graph, const KernelPlan& plan) {
+  double bytes = 0;
+  for (const Sink& sink : plan.epilogue.sinks)
+    if (sink.accumulate)
+      bytes += 2.0 * static_cast<double>(sink.values.size()) *
+               storage_bits(graph.outputs[static_cast<size_t>(sink.output)].tensor.type.storage()) / 8;
+  const double rate =
+      constants.adding_bytes_per_cycle * (plan.schedule.tile_columns > 128 ? constants.two_rows_ahead : 1);
+  return bytes * tile_rows * plan.part_tile() * plan.schedule.slices() / rate;
+}
+
 }  // namespace
 
 EpilogueCost epilogue_cost(const ir::Graph& graph, const KernelPlan& plan) {
@@ -148,7 +174,8 @@ EpilogueCost epilogue_cost(const ir::Graph& graph, const KernelPlan& plan) {
 }
 
 bool will_spill(const KernelPlan& plan, const EpilogueCost& epilogue) {
-  return plan.schedule.tile_columns + epilogue.registers > plan.schedule.registers_consumer;
+  const int saved = plan.schedule.places_anew ? constants.place_registers : 0;
+  return plan.schedule.tile_columns + epilogue.registers - saved > plan.schedule.registers_consumer;
 }
 
 bool is_exposed(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue) {
@@ -161,7 +188,8 @@ double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const Epilogu
   const double beside = schedule.cooperative ? constants.cooperative_tile + constants.cooperative_share * work
                                              : constants.pingpong_tile + constants.pingpong_share * work +
                                                    std::max(0.0, work - main_loop) / 2;
-  double cost = waves(graph, plan) * (main_loop * narrowness(schedule.tile_columns) + beside);
+  const double products = main_loop * narrowness(schedule.tile_columns) * splitting(plan);
+  double cost = waves(graph, plan) * (std::max(products, adding_cycles(graph, plan)) + beside);
   if (will_spill(plan, epilogue)) cost *= constants.spill;
   if (schedule.separate) cost *= constants.one_by_one;
   const int others = (schedule.stages != schedule.usual_stages) + (schedule.band != usual_band) + schedule.dynamic;

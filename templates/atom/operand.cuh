@@ -16,6 +16,7 @@ constexpr int k_tile = 64;              // elements
 constexpr int k_steps = 4;              // wgmma instructions of k16 per k-tile
 constexpr int slab = 64;                // rows (or columns) that lie side by side in an MN-major line
 constexpr u32 slab_bytes = slab * k_tile * 2;
+EPIFUSE_DEVICE constexpr int slabs_of(int columns) { return (columns + slab - 1) / slab; }
 
 // Descriptor of the operand that starts at `address`: stride 1024 bytes between atoms (field 64), layout 1 = 128-byte
 // swizzle. The leading offset is that between slabs of 64 rows; a K-major operand has no use for it (1).

@@ -87,19 +87,23 @@ struct GatheredRowScales {
   }
 };
 
-// A tile's blocks of a row, up to four, wherever they lie; stored behind the last of them. A quad's bytes are
-// transposed, so that its lanes store neighbours.
+// A tile's first four blocks of a row, wherever they lie; stored behind the last of them. A quad's bytes are
+// transposed, so that its lanes store neighbours. more: tiles may have further blocks, which are stored one by one.
+template <bool more = false>
 struct JoinedRowScales {
   u32 word = 0;  // the last byte at the upper end
 
-  EPIFUSE_DEVICE void put(void*, i64, const Lane&, const OwnRows&, bool, int, int, u32 byte) {
-    word = word >> 8 | byte << 24;
+  EPIFUSE_DEVICE void put(void* base, i64 pitch, const Lane& lane, const OwnRows& rows, bool on, int block_column,
+                          int block, u32 byte) {
+    if (!more || block < 4)
+      word = word >> 8 | byte << 24;
+    else
+      SingleRowScales().put(base, pitch, lane, rows, on, block_column, block, byte);
   }
-  // `first`: the tile's first block in a row. So many (1 to 4) have been put, and so many exist, which are the first
-  // ones.
+  // `first`: the tile's first block in a row. So many have been put, and so many exist, which are the first ones.
   EPIFUSE_DEVICE void finish(void* base, i64 pitch, const Lane& lane, const OwnRows& rows, int first, int put,
                              int exist) const {
-    const u32 mine = transpose_bytes(word >> (32 - 8 * put), lane.l);
+    const u32 mine = transpose_bytes(word >> (32 - 8 * (more ? min(put, 4) : put)), lane.l);
     u8* at = static_cast<u8*>(base) + rows.first * pitch + first + lane.l;
 #pragma unroll
     for (int i = 0; i < own_rows; ++i)

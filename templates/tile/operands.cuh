@@ -39,11 +39,13 @@ struct Operands {
   static constexpr int part_columns = Plan::tile_columns / Plan::parts;
   static constexpr u32 part_bytes = part_columns * operand_row_bytes;
   static constexpr u32 a_bytes = tile_rows * operand_row_bytes;
-  static constexpr u32 slice_bytes = Plan::tile_columns * operand_row_bytes;
+  // Slabs are whole: the last one may reach over the tile's edge.
+  static constexpr u32 slice_bytes =
+      Plan::b_major == Major::k ? Plan::tile_columns * operand_row_bytes : slabs_of(Plan::tile_columns) * slab_bytes;
   static constexpr u32 stage_bytes = a_bytes + Plan::slices * slice_bytes;
   static_assert(part_columns % block_columns == 0, "a part has whole blocks");
-  static_assert(Plan::b_major == Major::k || Plan::interleaved || part_columns % slab == 0, "a part has whole slabs");
-  static_assert(!Plan::interleaved || Plan::tile_columns % slab == 0, "both parts together have whole slabs");
+  static_assert(Plan::b_major == Major::k || Plan::interleaved || Plan::parts == 1 || part_columns % slab == 0,
+                "a part that another lies behind has whole slabs");
 
   // Where a tile's operands begin, the same in all lanes.
   struct Source {
@@ -135,7 +137,7 @@ struct Operands {
   static EPIFUSE_DEVICE void load_slabs(u32 to, const TensorMap& map, u32 full, int first, int k,
                                         const Source& source) {
 #pragma unroll
-    for (int i = 0; i < columns / slab; ++i)
+    for (int i = 0; i < slabs_of(columns); ++i)
       load_slab(to + i * slab_bytes, map, full, first + i * slab, k, Plan::b_pointers ? 0 : source.group, source);
   }
 

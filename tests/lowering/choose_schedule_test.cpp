@@ -199,7 +199,8 @@ TEST_CASE("plain kernels take wide tiles, whichever way the operands lie") {
   CHECK(wgrad.lowered.plans.size() >= 4);
 }
 
-TEST_CASE("columns that are contiguous in memory are brought in slabs of 64, which a tile's part must have whole") {
+TEST_CASE(
+    "columns that are contiguous in memory are brought in slabs of 64, whole where another part lies behind them") {
   auto schedules = [](const std::string& split) {
     std::vector<std::string> list = names(lower_tiles(
         "kernel test {\n dim E = 2, K = 64, I = 128\n group M by E\n in x : bf16[M, K]\n in w : bf16[E, K, 2*I]\n" +
@@ -208,12 +209,36 @@ TEST_CASE("columns that are contiguous in memory are brought in slabs of 64, whi
     return list;
   };
   using List = std::vector<std::string>;
-  CHECK(schedules("out y : bf16[M, 2*I] = gemm(x, w)") == List{"cooperative 128x128", "cooperative 128x256",
-                                                               "cooperative 128x384", "pingpong 128x128",
-                                                               "pingpong 128x192", "pingpong 128x64"});
+  CHECK(schedules("out y : bf16[M, 2*I] = gemm(x, w)") ==
+        List{"cooperative 128x128", "cooperative 128x192", "cooperative 128x256", "cooperative 128x320",
+             "cooperative 128x384", "pingpong 128x128", "pingpong 128x160", "pingpong 128x192", "pingpong 128x64",
+             "pingpong 128x96"});
   for (const char* deal : {"", ", 64"})
     CHECK(schedules(fmt::format("f, s = split(gemm(x, w){})\nout y : bf16[M, I] = f * s", deal)) ==
           (*deal ? List{"pingpong 128x128"} : List{"cooperative 128x256", "pingpong 128x128"}));
+}
+
+TEST_CASE("tiles that split the lines of a weight are taken where its rows split them anyway") {
+  const auto first = [](int columns) {
+    return names(lower_tiles(fmt::format(
+        "kernel test {{\n dim E = 16, K = 2880, N = {}\n group M by E\n in x : bf16[M, K]\n in w : bf16[E, K, N]\n"
+        " out y : bf16[M, N] = gemm(x, w) * 2\n}}",
+        columns)))[0];
+  };
+  CHECK(first(1440) == "pingpong 128x160");  // rows of 22.5 lines
+  CHECK(first(5 * 64) != "pingpong 128x160");
+  CHECK(first(5 * 64 + 32 + 128) == "pingpong 128x160");
+}
+
+TEST_CASE("outputs that are added to: wide tiles where the products take long, narrow ones where memory does") {
+  const auto first = [](int groups) {
+    return names(
+        lower_tiles(fmt::format("kernel test {{\n dim E = {}, K = 5760, N = 2880\n group M by E\n"
+                                " in g : bf16[M, K]\n in x : bf16[M, N]\n out w : f32[E, K, N] += gemm(g, x)\n}}",
+                                groups)))[0];
+  };
+  CHECK(first(16) == "pingpong 128x192");
+  CHECK(first(128) == "pingpong 128x128");
 }
 
 namespace {

@@ -410,7 +410,8 @@ struct Counts {
 template <class Form, int parts, bool pairs, int piece, int columns, int slices>
 void check_schedule(const Problem& problem, Counts& seen, bool& known) {
   using Plan = DevicePlan<Form, columns, parts, slices, pairs, piece>;
-  constexpr int part = columns / parts, unit = Form::b_major == Major::mn && !Plan::interleaved ? 64 : 32;
+  constexpr int part = columns / parts;
+  constexpr int unit = Form::b_major == Major::mn && !Plan::interleaved && parts > 1 ? 64 : 32;
   if constexpr (columns % (32 * parts) == 0 && part % unit == 0 &&
                 (Plan::piece == 0 || Plan::piece % (part * slices) == 0)) {
     const lowering::Schedule& s = problem.plan.schedule;
