@@ -7,6 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
+
 namespace epifuse {
 namespace {
 
@@ -65,12 +67,12 @@ std::string value_at(const Json& document, const std::string& path) {
 
 // The first place in which two recipes differ.
 RecordDifference recipe_difference(const Part& part, std::string_view stored) {
-  const Json documents[] = {Json::parse(stored, nullptr, false), Json::parse(part.value, nullptr, false)};
-  if (!documents[0].is_discarded() && !documents[1].is_discarded()) {
-    const Json patch = Json::diff(documents[0], documents[1]);
+  const Result<Json> there = read_json(stored), here = read_json(part.value);
+  if (there && here) {
+    const Json patch = Json::diff(*there, *here);
     if (!patch.empty()) {
       const auto path = patch.front().at("path").get<std::string>();
-      return {fmt::format("{}, {}", part.name, path), value_at(documents[0], path), value_at(documents[1], path)};
+      return {fmt::format("{}, {}", part.name, path), value_at(*there, path), value_at(*here, path)};
     }
   }
   return {part.name, shortened(stored), shortened(part.value)};

@@ -14,6 +14,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/cubin.h"
+#include "base/json.h"
 #include "base/version.h"
 
 namespace epifuse {
@@ -41,6 +43,22 @@ Error damaged(std::string_view what) { return user_error(fmt::format("kernel ima
 
 bool is_count(const Json& value) {
   return value.is_number_integer() && value >= 0 && value <= std::numeric_limits<int>::max();
+}
+
+// Whether a cubin is one of this recipe, as far as its ELF tells: another kernel's bytes, or a part of the right ones,
+// would be launched otherwise.
+Status check_cubin(std::string_view cubin, const LaunchRecipe& recipe) {
+  const auto functions = cubin_functions(cubin);
+  if (!functions) return user_error("what it has for a cubin is none");
+  const std::string made_for = fmt::format("sm_{}", *cubin_capability(cubin));
+  // "sm_90a" is of 90, and "sm_900" is not.
+  if (!recipe.target.starts_with(made_for) ||
+      recipe.target.find_first_of("0123456789", made_for.size()) != std::string::npos)
+    return user_error(fmt::format("its cubin is for {}", made_for));
+  for (const RecipeStep& step : recipe.steps)
+    if (step.kind == RecipeStep::Kind::launch && !functions->contains(step.entry))
+      return user_error(fmt::format("its cubin has no function '{}'", step.entry));
+  return {};
 }
 
 }  // namespace
@@ -90,7 +108,8 @@ Result<KernelImage> KernelImage::from_bytes(std::string_view bytes, std::optiona
 
 Result<KernelImage> KernelImage::from_parts(std::string_view recipe_text, std::string_view text, SharedBytes cubin,
                                             std::optional<KnownRecipe> known) {
-  const Json metadata = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Result<Json> read = read_json(text);
+  const Json metadata = read ? *read : Json();
   if (!metadata.is_object() || metadata.size() != 4) return damaged("the metadata cannot be read");
   const auto get = [&](const char* key) {
     const auto it = metadata.find(key);
@@ -106,13 +125,15 @@ Result<KernelImage> KernelImage::from_parts(std::string_view recipe_text, std::s
     if (!warning.is_string()) return damaged("a warning is not text");
     image.warnings.push_back(warning.get<std::string>());
   }
-  if (known && known->json == recipe_text) {
+  if (known) {
+    if (known->json != recipe_text) return damaged("its launch recipe is not the one that was asked for");
     image.recipe = known->recipe;
   } else {
     auto parsed = LaunchRecipe::from_json(recipe_text);
     if (!parsed) return damaged(parsed.error().message);
     image.recipe = std::move(*parsed);
   }
+  if (const Status fits = check_cubin(cubin, image.recipe); !fits) return fits.error();
   image.registers = registers.get<int>();
   image.spill_bytes = spill_bytes.get<int>();
   image.wgmma_serialized = serialized.get<bool>();

@@ -23,8 +23,7 @@ struct KernelImage {
   std::vector<std::string> warnings;  // for the user, in our words
 
   std::string to_bytes() const;
-  // A recipe that the caller knows, with its JSON: an image that holds the same text gets a copy, and nothing is
-  // parsed.
+  // A recipe that the caller knows, with its JSON: an image must hold that very text, and nothing is parsed.
   struct KnownRecipe {
     const LaunchRecipe& recipe;
     std::string_view json;
@@ -34,6 +33,8 @@ struct KernelImage {
     std::string_view recipe, metadata, cubin;
   };
   static Result<Sections> split(std::string_view bytes);
+  // What to_bytes wrote; an error says what is wrong, be it that the cubin has not the recipe's functions or is for
+  // another GPU.
   static Result<KernelImage> from_bytes(std::string_view bytes, std::optional<KnownRecipe> known = std::nullopt);
 
   // The same in parts, for who stores equal parts of several images once. The cubin is shared, not copied.

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/launch_recipe_names.h"
 #include "base/version.h"
 
@@ -227,10 +228,10 @@ const RecipeTensor* LaunchRecipe::find_tensor(std::string_view name) const {
 }
 
 Result<LaunchRecipe> LaunchRecipe::from_json(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return user_error("launch recipe: not JSON");
+  const Result<Json> json = read_json(text);
+  if (!json) return user_error(fmt::format("launch recipe: {}", json.error().message));
   std::optional<Error> error;
-  Reader in(json, "", error);
+  Reader in(*json, "", error);
   const int version = in.integer<int>("recipe");
   if (!error && version != recipe_version) {
     return user_error(fmt::format("launch recipe: version {}, this build reads {}", version, recipe_version));

@@ -167,6 +167,9 @@ class Checker {
   }
 
   void field(const ParameterField& f, const std::string& where) {
+    // Of every kind: who reads a recipe may look at what the kind has no use for.
+    expression(f.value, Allowed::all, where);
+    require(f.kind == FieldKind::address || f.tensor.empty(), where, "must name no tensor");
     switch (f.kind) {
       case FieldKind::tensor_map:
         require(f.index >= 0 && static_cast<size_t>(f.index) < recipe_.maps.size(), where, "names no map");
@@ -174,10 +177,9 @@ class Checker {
       case FieldKind::address:
         require(f.tensor.empty() || f.tensor == workspace_name || tensors_.count(f.tensor) != 0, where,
                 fmt::format("names no tensor: '{}'", f.tensor));
-        expression(f.value, Allowed::all, where);
         return placed(f, 8, 8, where);
-      case FieldKind::integer32: expression(f.value, Allowed::all, where); return placed(f, 4, 4, where);
-      case FieldKind::integer64: expression(f.value, Allowed::all, where); return placed(f, 8, 8, where);
+      case FieldKind::integer32: return placed(f, 4, 4, where);
+      case FieldKind::integer64: return placed(f, 8, 8, where);
       case FieldKind::param:
         require(f.index >= 0 && static_cast<size_t>(f.index) < recipe_.params.size(), where, "names no param");
         return placed(f, 4, 4, where);

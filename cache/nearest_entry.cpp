@@ -5,13 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
+
 namespace epifuse::cache {
 namespace {
 
 // By what its maker wrote about it for people.
 bool is_of_kernel(std::string_view metadata, const std::string& subject) {
-  const nlohmann::json json = nlohmann::json::parse(metadata, nullptr, false);
-  return json.is_object() && json.contains("kernel") && json["kernel"] == subject;
+  const auto json = read_json(metadata);
+  return json && json->is_object() && json->contains("kernel") && json->at("kernel") == subject;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/json.h"
 #include "base/version.h"
 #include "deploy/c_interface.h"
 #include "deploy/c_objects.h"
@@ -44,8 +45,8 @@ std::string info_json(const deploy::DeployedKernel& kernel) {
   else
     json["workspace_bytes"] = workspace.text();
   json["warnings"] = kernel.image.warnings;
-  json["made"] = Json::parse(kernel.info.view(), nullptr, /*allow_exceptions=*/false);
-  if (json["made"].is_discarded()) json["made"] = nullptr;
+  const Result<Json> made = read_json(kernel.info);
+  json["made"] = made ? *made : Json();
   return dump(json);
 }
 

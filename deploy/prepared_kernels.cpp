@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "base/cubin.h"
+#include "deploy/bundle_miss.h"
 
 namespace epifuse::deploy {
 namespace {
@@ -60,10 +61,21 @@ Result<runtime::ModulePtr> load_module(const runtime::DevicePtr& device, const K
 }
 
 Result<KernelImage> image_of(const cache::BundleEntry& entry, const std::string& bundle) {
+  const cache::BundleLabel& label = entry.label;
+  const auto unusable = [&](std::string_view why) {
+    return Error{ErrorKind::wrong,
+                 fmt::format("{} of the bundle {} cannot be used: {}", cache::describe(label), bundle, why)};
+  };
+  if (const cache::BundleLabel asked = label_of_request(entry.request); asked != label)
+    return unusable(fmt::format("its request is of {}", cache::describe(asked)));
   Result<KernelImage> image = KernelImage::from_parts(entry.recipe, entry.image, entry.cubin);
-  if (!image)
-    return Error{ErrorKind::wrong, fmt::format("{} of the bundle {} cannot be read: {}", cache::describe(entry.label),
-                                               bundle, image.error().message)};
+  if (!image) return unusable(image.error().message);
+  const LaunchRecipe& recipe = image->recipe;
+  if (recipe.kernel != label.kernel || recipe.target != label.target)
+    return unusable(fmt::format("its recipe is of kernel '{}' for {}", recipe.kernel, recipe.target));
+  for (const RecipeSymbol& symbol : recipe.symbols)
+    if (symbol.kind == SymbolKind::fixed && !label.dims.contains(symbol.name))
+      return unusable(fmt::format("its recipe is of a kernel with a dim '{}'", symbol.name));
   return image;
 }
 

@@ -33,7 +33,10 @@ Error nothing_to_prepare(const KernelsOfTarget& found, const std::string& target
 Result<runtime::ModulePtr> load_module(const runtime::DevicePtr& device, const KernelImage& image,
                                        const cache::BundleLabel& label, const std::string& bundle);
 
-// An entry's parts as an image. An error (wrong) names the kernel and the bundle.
+// An entry's parts as an image, on every use: an error (wrong) names the kernel and the bundle, and says which parts do
+// not belong to each other. Label, request, recipe and cubin must be of one kernel, target and dims. That they are of
+// one build as well is seen by `bundle verify` (jit/bundled_kernels.h), and that today's compiler would make them by
+// `prebuild --check`.
 Result<KernelImage> image_of(const cache::BundleEntry& entry, const std::string& bundle);
 
 }  // namespace epifuse::deploy

@@ -8,6 +8,7 @@
 
 #include "base/artifact_record.h"
 #include "base/ensure.h"
+#include "base/json.h"
 #include "base/version.h"
 #include "compiler/toolchain/artifact_request.h"
 #include "deploy/prepared_kernels.h"
@@ -68,10 +69,10 @@ std::string redirect_payload(const Refusal& refusal) {
 }
 
 std::optional<Refusal> parse_redirect(std::string_view payload) {
-  const Json json = Json::parse(payload, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  const auto spills = json.find("spill_bytes"), serialized = json.find("wgmma_serialized");
-  if (spills == json.end() || serialized == json.end() || !spills->is_number_integer() || !serialized->is_boolean()) {
+  const Result<Json> json = read_json(payload);
+  if (!json || !json->is_object()) return std::nullopt;
+  const auto spills = json->find("spill_bytes"), serialized = json->find("wgmma_serialized");
+  if (spills == json->end() || serialized == json->end() || !spills->is_number_integer() || !serialized->is_boolean()) {
     return std::nullopt;
   }
   Refusal refusal;
@@ -109,12 +110,10 @@ std::string problem_of_entry(const cache::EntryView& entry) {
   const Result<KernelImage::Sections> sections = KernelImage::split(entry.payload);
   if (!sections) return sections.error().message;
   const auto recipe = part("recipe");
-  // The one of the request is what a hit is launched with, so nothing has to be parsed.
   if (recipe == request->end() || recipe->value != sections->recipe) return "its recipe is not that of its request";
-  if (sections->cubin.empty()) return "it holds no cubin";
-  const LaunchRecipe of_request;
-  const auto image = KernelImage::from_parts(sections->recipe, sections->metadata, std::string(sections->cubin),
-                                             KernelImage::KnownRecipe{of_request, sections->recipe});
+  // A cubin is held to its recipe, whatever that costs: another kernel's would be launched with this one's buffers.
+  const auto image =
+      KernelImage::from_parts(sections->recipe, sections->metadata, SharedBytes(nullptr, sections->cubin));
   return image ? "" : image.error().message;
 }
 

@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "base/cubin.h"
+#include "base/artifact_record.h"
+#include "base/digest.h"
+#include "base/json.h"
 #include "base/version.h"
 #include "compiler/toolchain/artifact_request.h"
 #include "deploy/bundle_miss.h"
+#include "deploy/prepared_kernels.h"
 #include "jit/engine.h"
 
 namespace epifuse::jit {
@@ -31,6 +34,13 @@ std::string source_of(const PlannedKernel& planned, const std::string& name) {
   return plan ? source_of(planned, *plan) : "";
 }
 
+std::string content_of(const cache::BundleEntry& entry) {
+  ArtifactRecord parts;
+  parts.add("request", entry.request).add("label", entry.label.text()).add("recipe", entry.recipe);
+  parts.add("image", entry.image).add("cubin", digest(entry.cubin).hex());
+  return digest(parts.take()).hex();
+}
+
 std::string text_of(const Json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
@@ -42,13 +52,14 @@ std::string BundleInfo::to_json() const {
   Json list = Json::array();
   for (const Refused& one : refused)
     list.push_back({{"plan", one.plan}, {"reason", one.reason}, {"source", one.source}});
-  const Json json = {{"epifuse", epifuse}, {"toolchain", toolchain}, {"key", key},     {"plan", plan},
-                     {"tuned", tuned},     {"source", source},       {"refused", list}};
+  const Json json = {{"epifuse", epifuse}, {"toolchain", toolchain}, {"key", key},      {"plan", plan},
+                     {"tuned", tuned},     {"source", source},       {"refused", list}, {"content", content}};
   return json.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
 Result<BundleInfo> BundleInfo::parse(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Result<Json> read = read_json(text);
+  const Json json = read ? *read : Json();
   if (!json.is_object()) return user_error("what a bundle says of a kernel's making is no JSON object");
   BundleInfo info;
   info.epifuse = text_of(json, "epifuse");
@@ -57,6 +68,7 @@ Result<BundleInfo> BundleInfo::parse(std::string_view text) {
   info.plan = text_of(json, "plan");
   info.tuned = text_of(json, "tuned");
   info.source = text_of(json, "source");
+  info.content = text_of(json, "content");
   if (info.key.empty() || info.plan.empty()) return user_error("a bundle does not say how a kernel was made");
   if (const auto list = json.find("refused"); list != json.end() && list->is_array())
     for (const Json& one : *list)
@@ -89,8 +101,24 @@ cache::BundleEntry bundle_entry(const CompiledKernel& kernel, const std::string&
   for (const RefusedPlan& plan : kernel.refused)
     info.refused.push_back({plan.schedule, plan.reason, source_of(kernel.planned, plan.schedule)});
   KernelImage::Parts parts = kernel.image.to_parts();
-  return {kernel.planned.request,  label_of(kernel.planned),  info.to_json(),
-          std::move(parts.recipe), std::move(parts.metadata), std::move(parts.cubin)};
+  cache::BundleEntry entry{kernel.planned.request,  label_of(kernel.planned),  "",
+                           std::move(parts.recipe), std::move(parts.metadata), std::move(parts.cubin)};
+  info.content = content_of(entry);
+  entry.info = info.to_json();
+  return entry;
+}
+
+Result<ReadEntry> read_entry(const cache::BundleEntry& entry, const std::string& bundle) {
+  Result<KernelImage> image = deploy::image_of(entry, bundle);
+  if (!image) return image.error();
+  const auto unusable = [&](std::string_view why) {
+    return Error{ErrorKind::wrong,
+                 fmt::format("{} of the bundle {} cannot be used: {}", cache::describe(entry.label), bundle, why)};
+  };
+  Result<BundleInfo> info = BundleInfo::parse(entry.info);
+  if (!info) return unusable(info.error().message);
+  if (info->content != content_of(entry)) return unusable("its parts are not those that it was made of");
+  return ReadEntry{*std::move(info), *std::move(image)};
 }
 
 std::string why_stale(const BundleInfo& info, const PlannedKernel& planned) {
@@ -120,19 +148,16 @@ BundleAnswer ask_bundles(cache::BundleSet& bundles, const PlannedKernel& planned
   if (!found) return answer;
   const std::string who =
       fmt::format("{} of the bundle {}", cache::describe(found->entry.label), found->bundle->name());
-  const auto unusable = [&](const std::string& why) {
-    answer.unusable = fmt::format("{} is not used: {}", who, why);
+  Result<KernelImage> image = deploy::image_of(found->entry, found->bundle->name());
+  if (!image) {
+    answer.unusable = image.error().message;
     return answer;
-  };
+  }
   Result<BundleInfo> info = BundleInfo::parse(found->entry.info);
-  if (!info) return unusable(info.error().message);
-  Result<KernelImage> image =
-      KernelImage::from_parts(found->entry.recipe, found->entry.image, std::move(found->entry.cubin));
-  if (!image) return unusable(image.error().message);
-  const Target& target = planned.lowered.plans.front().target;
-  if (const std::optional<int> made_for = cubin_capability(image->cubin);
-      made_for && *made_for != target.major * 10 + target.minor)
-    return unusable(fmt::format("its cubin is for sm_{}", *made_for));
+  if (!info) {
+    answer.unusable = fmt::format("{} cannot be used: {}", who, info.error().message);
+    return answer;
+  }
   if (tuned_first && planned.lowered.has_preferred && planned.tuned != info->tuned) {
     answer.passed_over =
         fmt::format("{} has the plan {}, and the tuning file names {}", who, info->plan, planned.tuned);

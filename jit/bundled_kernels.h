@@ -31,12 +31,22 @@ struct BundleInfo {
   // would make another kernel.
   std::string source;
   std::vector<Refused> refused;  // plans that were tried before, in order
+  // Digest of the entry's other parts: of one build, and of no two. Empty: not said.
+  std::string content;
 
   std::string to_json() const;
   static Result<BundleInfo> parse(std::string_view json);
 };
 
 cache::BundleLabel label_of(const PlannedKernel& planned);
+
+// An entry with all that it holds understood, as tools look at it: beyond what every use checks (deploy::image_of), its
+// parts must be those that it was made of. An error (wrong) names the kernel and the bundle.
+struct ReadEntry {
+  BundleInfo info;
+  KernelImage image;
+};
+Result<ReadEntry> read_entry(const cache::BundleEntry& entry, const std::string& bundle);
 
 // A kernel that was just compiled, or taken from the cache, for a bundle.
 cache::BundleEntry bundle_entry(const CompiledKernel& kernel, const std::string& toolchain);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/version.h"
 
 namespace epifuse::jit {
@@ -45,10 +46,9 @@ bool read(const Json& json, const char* key, std::map<std::string, int64_t>& int
   const auto found = json.find(key);
   if (found == json.end() || !found->is_object()) return false;
   for (const auto& [name, value] : found->items()) {
-    // A number above the largest is unsigned, and would come out negative.
-    if (!value.is_number_integer() || (value.is_number_unsigned() && !std::in_range<int64_t>(value.get<uint64_t>())))
-      return false;
-    into[name] = value.get<int64_t>();
+    const auto number = json_integer(value);
+    if (!number) return false;
+    into[name] = *number;
   }
   return true;
 }
@@ -69,7 +69,9 @@ std::string RecordedRequest::to_json() const {
 }
 
 Result<RecordedRequest> RecordedRequest::parse(std::string_view line) {
-  const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const Result<Json> whole = read_json(line);
+  if (!whole) return user_error(fmt::format("this is {}", whole.error().message));
+  const Json& json = *whole;
   if (!json.is_object()) return user_error("this is no JSON object");
   const auto stored = json.find("record");
   if (stored == json.end() || !stored->is_number_integer()) return user_error("this is no recorded request");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
+#include "base/json.h"
 #include "base/version.h"
 #include "compiler/lowering/schedule_name.h"
 
@@ -50,22 +51,24 @@ class Reader {
   }
   void optional(const char* name, std::optional<int64_t>& to) {
     if (is_null(name)) return;
-    if (const Json* value = find(name, &Json::is_number_integer)) to = value->get<int64_t>();
+    if (const Json* value = find(name, &Json::is_number_integer)) whole(name, *value, to.emplace());
   }
   void optional(const char* name, std::map<std::string, int64_t>& to) {
     if (is_null(name)) return;
     const Json* object = find(name, &Json::is_object);
     if (!object) return;
-    for (const auto& [key, value] : object->items())
-      if (value.is_number_integer())
-        to[key] = value.get<int64_t>();
-      else
-        wrong_ = name;
+    for (const auto& [key, value] : object->items()) whole(name, value, to[key]);
   }
 
   const std::string& wrong() const { return wrong_; }
 
  private:
+  void whole(const char* name, const Json& value, int64_t& to) {
+    if (const auto number = json_integer(value))
+      to = *number;
+    else if (wrong_.empty())
+      wrong_ = name;
+  }
   bool is_null(const char* name) const {
     const auto at = json_.find(name);
     return at == json_.end() || at->is_null();
@@ -108,7 +111,9 @@ Result<TunedPlan> read_plan(const Json& json, size_t index) {
 std::string tuning_key(std::string_view request) { return digest(request).hex(); }
 
 Result<std::vector<TunedPlan>> parse_tuning_file(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Result<Json> read = read_json(text);
+  if (!read) return user_error(fmt::format("this is no tuning file, but {}", read.error().message));
+  const Json& json = *read;
   if (!json.is_object() || json.value("epifuse", Json()) != kind) return user_error("this is no tuning file");
   const Json found = json.value("version", Json());
   if (found != tuning_version)

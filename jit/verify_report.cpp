@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "jit/verify.h"
 
 namespace epifuse::jit {
@@ -72,7 +73,7 @@ std::string output_text(const Verdict& fused, const Verdict* unfused, const Stor
   return text;
 }
 
-Json verdict_json(const Verdict& verdict) { return Json::parse(verdict.to_json()); }
+Json verdict_json(const Verdict& verdict) { return *read_json(verdict.to_json()); }
 
 Json difference_json(const StoredDifference& difference) {
   Json groups = Json::array();

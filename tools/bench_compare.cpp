@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
+
 namespace epifuse::tools {
 namespace {
 
@@ -14,10 +16,10 @@ using Json = nlohmann::ordered_json;
 // "E=8 K=7168, 32768 rows in 8 groups", from JSON.
 std::string sizes_text(const std::string& dims, const std::string& counts) {
   std::string text;
-  const Json numbers = Json::parse(dims);
+  const Json numbers = *read_json(dims);
   for (const auto& [name, value] : numbers.items())
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value.dump());
-  const Json list = Json::parse(counts);
+  const Json list = *read_json(counts);
   if (!list.is_array()) return text;
   int64_t rows = 0;
   for (const Json& count : list) rows += count.get<int64_t>();
@@ -69,10 +71,10 @@ Run read_entries(const Json& json) {
 }
 
 Result<Run> read_run(std::string_view text, const std::string& name) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return user_error(fmt::format("{}: it is no JSON", name));
+  const Result<Json> json = read_json(text);
+  if (!json) return user_error(fmt::format("{}: it is {}", name, json.error().message));
   try {
-    Run run = read_entries(json);
+    Run run = read_entries(*json);
     for (const Entry& entry : run.entries)
       if (!(entry.milliseconds > 0)) return user_error(fmt::format("{}: a time of {} is no time", name, entry.name()));
     if (run.entries.empty()) return user_error(fmt::format("{}: it has no times", name));
@@ -145,8 +147,8 @@ std::string comparison_json(const Comparison& comparison, double tolerance_perce
   Json forms = Json::array();
   for (const ComparedForm& form : comparison.forms)
     forms.push_back({{"kernel", form.kernel},
-                     {"dims", Json::parse(form.dims)},
-                     {"counts", Json::parse(form.counts)},
+                     {"dims", *read_json(form.dims)},
+                     {"counts", *read_json(form.counts)},
                      {"form", form.form},
                      {"before_ms", form.before_ms},
                      {"after_ms", form.after_ms},

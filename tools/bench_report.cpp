@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/version.h"
 #include "tools/compile_kernel.h"
 #include "tools/cost_text.h"
@@ -81,19 +82,19 @@ Json host_json(const jit::HostCost& cost) {
 Json kernel_entry(const KernelBench& bench, const BenchSetting& setting) {
   const jit::CompiledKernel& compiled = *bench.compiled;
   Json entry = {{"file", bench.file}, {"kernel", bench.kernel.name}, {"without", bench.kernel.left_out}};
-  entry.update(Json::parse(sizes_json(bench.dims, bench.kernel.sizes)));
-  entry.update(Json::parse(work_json(bench.work)));
+  entry.update(*read_json(sizes_json(bench.dims, bench.kernel.sizes)));
+  entry.update(*read_json(work_json(bench.work)));
   entry["plan"] = compiled.schedule();
   entry["plan_text"] = lowering::print(compiled.planned.lowered.graph, compiled.planned.lowered.plans[compiled.plan]);
-  entry["compile"] = Json::parse(kernel_json(compiled));
-  if (bench.unfused) entry["compile_unfused"] = Json::parse(unfused_json(*bench.unfused));
+  entry["compile"] = *read_json(kernel_json(compiled));
+  if (bench.unfused) entry["compile_unfused"] = *read_json(unfused_json(*bench.unfused));
   if (!bench.unfused_problem.empty()) entry["unfused_problem"] = bench.unfused_problem;
   if (bench.host) {
     entry["host"] = host_json(*bench.host);
     return entry;
   }
-  entry["floor"] = {{"hot", Json::parse(floor_json(bench.hot_floor, bench.hot_clock_mhz))},
-                    {"full_clock", Json::parse(floor_json(bench.full_clock_floor, setting.full_clock_mhz))}};
+  entry["floor"] = {{"hot", *read_json(floor_json(bench.hot_floor, bench.hot_clock_mhz))},
+                    {"full_clock", *read_json(floor_json(bench.full_clock_floor, setting.full_clock_mhz))}};
   entry["hot"] = conditions_json(bench.hot);
   entry["hot"]["is_hot"] = bench.hot.sm_clock_mhz ? Json(bench.hot.hot()) : Json();
   entry["full_clock"] = bench.full_clock.samples > 0 ? conditions_json(bench.full_clock) : Json();

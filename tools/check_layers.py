@@ -196,6 +196,9 @@ def check(root):
             code = without_comments_and_literals(text)
             found += [(number, "only base/settings.cpp reads the environment")
                       for number in lines_matching(re.compile(r"\b(?:secure_)?getenv\b"), code)]
+            if path != "base/json.cpp" and not path.startswith("tests/"):
+                found += [(number, "JSON is read with base/json.h, which bounds it")
+                          for number in lines_matching(re.compile(r"\b(?:J|j|ordered_j)son::(?:sax_)?parse\b"), code)]
         problems += [(path, number, what) for number, what in found]
     return sorted(problems)
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
 #include "runtime/gpu_sensors.h"
 #include "tools/bench_compare.h"
@@ -141,7 +142,7 @@ Report bench(const CommandLine& line, Surroundings& world) {
   report.fields = bench_json(environment, setting, benches);
   report.diagnostics = std::move(diagnostics);
   if (!output.empty()) {
-    const std::string document = Json::parse(report.fields).dump(1) + "\n";
+    const std::string document = read_json(report.fields)->dump(1) + "\n";
     if (Status written = write_output(world.disk, output, document); !written) return failure(written.error());
     report.text += fmt::format("\nwritten to {}\n", line.output);
   }

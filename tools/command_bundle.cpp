@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/cubin.h"
 #include "base/digest.h"
 #include "base/kernel_image.h"
 #include "cache/bundle_reader.h"
@@ -43,20 +42,10 @@ Result<Kernel> read_kernel(const cache::BundleReader& bundle, size_t index) {
   Result<BundleEntry> entry = bundle.entry(index);
   if (!entry) return entry.error();
   kernel.entry = *std::move(entry);
-  const auto unreadable = [&](const Error& error) {
-    return Error{ErrorKind::wrong,
-                 fmt::format("{}: {}: {}", bundle.name(), cache::describe(kernel.entry.label), error.message)};
-  };
-  Result<jit::BundleInfo> info = jit::BundleInfo::parse(kernel.entry.info);
-  if (!info) return unreadable(info.error());
-  Result<KernelImage> image = KernelImage::from_parts(kernel.entry.recipe, kernel.entry.image, kernel.entry.cubin);
-  if (!image) return unreadable(image.error());
-  const cache::BundleLabel& label = kernel.entry.label;
-  if (image->recipe.kernel != label.kernel || image->recipe.target != label.target)
-    return unreadable(
-        user_error(fmt::format("its recipe is of kernel '{}' for {}", image->recipe.kernel, image->recipe.target)));
-  kernel.info = *std::move(info);
-  kernel.image = *std::move(image);
+  Result<jit::ReadEntry> read = jit::read_entry(kernel.entry, bundle.name());
+  if (!read) return read.error();
+  kernel.info = std::move(read->info);
+  kernel.image = std::move(read->image);
   kernel.cubin = bundle.cubin_part(index);
   return kernel;
 }
@@ -162,14 +151,6 @@ Report bundle_verify(const CommandLine& line, Surroundings& world) {
   if (Status good = (*bundle)->verify(); !good) return failure(good.error());
   const Result<std::vector<Kernel>> kernels = read_kernels(**bundle);
   if (!kernels) return failure(kernels.error());
-  for (const Kernel& kernel : *kernels) {
-    const std::string what = fmt::format("{}: {}", line.specs.front(), cache::describe(kernel.entry.label));
-    const Result<Target> target = parse_target(kernel.entry.label.target);
-    const std::optional<int> made_for = cubin_capability(kernel.entry.cubin);
-    if (!made_for) return failure(ExitCode::wrong, what + ": what it has for a cubin is none");
-    if (target && *made_for != target->major * 10 + target->minor)
-      return failure(ExitCode::wrong, fmt::format("{}: its cubin is for sm_{}", what, *made_for));
-  }
   Report report;
   report.text =
       fmt::format("{}: {}, every byte as it was written\n", line.specs.front(), kernels_text(kernels->size()));

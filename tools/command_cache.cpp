@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/artifact_record.h"
+#include "base/json.h"
 #include "cache/kernel_cache.h"
 #include "tools/commands.h"
 #include "tools/count_text.h"
@@ -24,8 +25,8 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 
 // What the maker of an entry wrote about it for people; of a damaged one nothing.
 Json metadata_of(const ListedEntry& entry) {
-  Json metadata = Json::parse(entry.found.entry.metadata, nullptr, false);
-  return metadata.is_object() ? metadata : Json::object();
+  Result<Json> metadata = read_json(entry.found.entry.metadata);
+  return metadata && metadata->is_object() ? *std::move(metadata) : Json::object();
 }
 
 std::string word(const Json& metadata, const char* key) {

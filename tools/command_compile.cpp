@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "compiler/compiler.h"
 #include "compiler/semantics/resolve.h"
 #include "tools/commands.h"
@@ -104,7 +105,7 @@ Report compile_stages(const Program& program, const CommandLine& line, Surroundi
     for (const std::string& warning : unsaid_warnings(*stage, world.settings))
       report.text += fmt::format("    warning: {}\n", warning);
   }
-  Json fields = Json::parse(unfused_json(kernel));
+  Json fields = *read_json(unfused_json(kernel));
   fields["toolchain_calls"] = engine->toolchain_calls();
   report.fields = dump(fields);
   report.diagnostics = std::move(diagnostics);
@@ -135,7 +136,7 @@ Report compile_all(const Program& program, const CommandLine& line, Surroundings
   Json kernels = Json::array();
   for (const Result<jit::CompiledKernelPtr>& kernel : engine->compile_all(std::move(planned))) {
     if (!kernel) return failure(kernel.error());
-    kernels.push_back(Json::parse(kernel_json(**kernel)));
+    kernels.push_back(*read_json(kernel_json(**kernel)));
     report.text += describe(**kernel, line, Json::object(), world).text;
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
@@ -165,7 +166,7 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
   if (!compiled) return failure(compiled.error());
   if (!*compiled) return failure(std::move(diagnostics));
   const jit::CompiledKernel& kernel = ***compiled;
-  Json fields = Json::parse(kernel_json(kernel));
+  Json fields = *read_json(kernel_json(kernel));
   fields["ms"] = kernel.milliseconds + parsing;
   fields["phases_ms"]["parse"] = parsing;
   fields["toolchain_calls"] = engine->toolchain_calls();

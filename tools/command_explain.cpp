@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/explanation.h"
@@ -48,7 +49,7 @@ Report explain(const CommandLine& line, Surroundings& world) {
     explanation->compiled = find_compiled(*program, kernel, options, world);
     if (!report.text.empty()) report.text += '\n';
     report.text += explanation_text(*explanation);
-    list.push_back(Json::parse(explanation_json(*explanation)));
+    list.push_back(*read_json(explanation_json(*explanation)));
   }
   report.fields = Json{{"kernels", std::move(list)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
   report.diagnostics = std::move(diagnostics);

@@ -200,8 +200,8 @@ Report check(const PrebuildList& list, const CommandLine& line, Surroundings& wo
     wanted.insert(**found);
     const Result<cache::BundleEntry> entry = bundle.entry(**found);
     if (!entry) return failure(entry.error());
-    const Result<jit::BundleInfo> info = jit::BundleInfo::parse(entry->info);
-    const std::string why = info ? jit::why_stale(*info, kernel) : info.error().message;
+    const Result<jit::ReadEntry> read = jit::read_entry(*entry, line.output);
+    const std::string why = read ? jit::why_stale(read->info, kernel) : read.error().message;
     if (why.empty()) continue;
     Json row = label_json(label);
     row["why"] = why;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <system_error>
 
+#include "base/json.h"
 #include "base/npy.h"
 #include "compiler/interpreter/interpreter.h"
 #include "compiler/ir/buffers.h"
@@ -221,7 +222,7 @@ Report describe(const KernelInputs& inputs, const Ran& ran, const CommandLine& l
                  {"dims", std::move(dims)},
                  {"inputs", std::move(given)},
                  {"outputs", std::move(outputs)}};
-  if (!ran.compile_json.empty()) fields["compile"] = Json::parse(ran.compile_json);
+  if (!ran.compile_json.empty()) fields["compile"] = *read_json(ran.compile_json);
   report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
   return report;
 }

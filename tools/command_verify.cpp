@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "jit/verify.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
@@ -67,10 +68,10 @@ Report verify(const CommandLine& line, Surroundings& world) {
   Json fields = {{"kernel", (*inputs)->graph.name},
                  {"device_name", gpu->device->info().name},
                  {"seed", line.seed},
-                 {"compile", Json::parse(kernel_json(***compiled))}};
-  if (verify_options.unfused) fields["compile_unfused"] = Json::parse(unfused_json(*verify_options.unfused));
+                 {"compile", *read_json(kernel_json(***compiled))}};
+  if (verify_options.unfused) fields["compile_unfused"] = *read_json(unfused_json(*verify_options.unfused));
   if (!no_unfused.empty()) fields["unfused_refused"] = no_unfused;
-  fields["verdict"] = Json::parse(verified->to_json());
+  fields["verdict"] = *read_json(verified->to_json());
   report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
   report.diagnostics = std::move(diagnostics);
   return report;

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
 #include "jit/tuned_plans.h"
 
@@ -82,7 +83,7 @@ std::string unfused_json(const jit::CompiledUnfused& kernel) {
   Json stages = Json::array();
   for (const jit::CompiledKernelPtr& stage : kernel.stages) {
     compiled = compiled || stage->from == jit::From::toolchain;
-    stages.push_back(Json::parse(kernel_json(*stage)));
+    stages.push_back(*read_json(kernel_json(*stage)));
   }
   const Json json = {{"kernel", kernel.recipe.kernel},
                      {"target", kernel.recipe.target},

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "compiler/lowering/unfuse.h"
 #include "tools/compile_kernel.h"
 #include "tools/cost_text.h"
@@ -202,14 +203,14 @@ std::string explanation_json(const Explanation& e) {
                {"target", e.target.name},
                {"card", figures.card},
                {"multiprocessors", figures.multiprocessors}};
-  json.update(Json::parse(sizes_json(e.dims, e.sizes)));
-  json.update(Json::parse(work_json(e.work)));
-  json["floor"] = {{"hot", Json::parse(floor_json(e.hot, e.hot_clock_mhz))},
-                   {"full_clock", Json::parse(floor_json(e.full, e.full_clock_mhz))}};
+  json.update(*read_json(sizes_json(e.dims, e.sizes)));
+  json.update(*read_json(work_json(e.work)));
+  json["floor"] = {{"hot", *read_json(floor_json(e.hot, e.hot_clock_mhz))},
+                   {"full_clock", *read_json(floor_json(e.full, e.full_clock_mhz))}};
   json["unfused"] = {{"kernels", e.unfused.kernels}, {"bytes", e.unfused.bytes}, {"hot_ms", e.unfused.hot_ms}};
   json["plan"] = plan_json(e);
   if (e.compiled) {
-    json["compiled"] = Json::parse(kernel_json(*e.compiled));
+    json["compiled"] = *read_json(kernel_json(*e.compiled));
   } else {
     json["compiled"] = nullptr;
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/diagnostics.h"
+#include "base/json.h"
 #include "base/version.h"
 #include "tools/values.h"
 
@@ -37,11 +38,9 @@ Status for_each(const Json& json, const std::string& place,
 Status read_dims(const Json& json, const std::string& place, std::map<std::string, int64_t>& into) {
   if (!json.is_object()) return wrong(place, "a set of dims is an object: {\"E\": 8, \"K\": 7168}");
   for (const auto& [name, value] : json.items()) {
-    // A number above the largest is unsigned, and would come out negative.
-    const bool fits = !value.is_number_unsigned() || std::in_range<int64_t>(value.get<uint64_t>());
-    if (!value.is_number_integer() || !fits || value < 1)
-      return wrong(place + "." + name, "this must be a whole number above 0");
-    into[name] = value.get<int64_t>();
+    const auto number = json_integer(value);
+    if (!number || *number < 1) return wrong(place + "." + name, "this must be a whole number above 0");
+    into[name] = *number;
   }
   return {};
 }
@@ -177,8 +176,9 @@ std::string from_folder(const std::string& folder, const std::string& path) {
 }  // namespace
 
 Result<Manifest> parse_manifest(std::string_view text, const std::string& folder) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/false);
-  if (json.is_discarded()) return user_error("this is no JSON");
+  const Result<Json> read = read_json(text);
+  if (!read) return user_error(fmt::format("this is {}", read.error().message));
+  const Json& json = *read;
   Reading reading;
   if (Status good = read_object(json, "", manifest_fields(), reading); !good) return good.error();
   for (const char* key : {"manifest", "specs"})

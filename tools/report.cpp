@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/json.h"
+
 namespace epifuse::tools {
 namespace {
 
@@ -101,7 +103,7 @@ std::string json_text(const Report& report, std::string_view command) {
   document["diagnostics"] = Json::array();
   for (const Diagnostic& diagnostic : report.diagnostics.all())
     document["diagnostics"].push_back(diagnostic_json(diagnostic));
-  if (!report.fields.empty()) document.update(Json::parse(report.fields));
+  if (!report.fields.empty()) document.update(*read_json(report.fields));
   // Paths and source lines may hold any bytes; JSON may not.
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -2,6 +2,7 @@
 #include "base/kernel_image.h"
 
 #include "tests/support/catch.h"
+#include "tests/support/fake_cubin.h"
 #include "tests/support/sample_recipe.h"
 
 using namespace epifuse;
@@ -10,10 +11,7 @@ namespace {
 
 KernelImage sample() {
   KernelImage image;
-  image.cubin = std::string(
-      "\x7f"
-      "ELF\0binary\xff",
-      12);
+  image.cubin = test::fake_cubin({"gemm_entry", "finish_entry"}, std::string_view("\0binary\xff", 8));
   image.recipe = test::sample_recipe();
   image.registers = 168;
   image.spill_bytes = 24;
@@ -75,8 +73,32 @@ TEST_CASE("a recipe that the caller knows is taken only for the very same text")
   const auto taken = KernelImage::from_bytes(bytes, KernelImage::KnownRecipe{other, json});
   REQUIRE(taken);
   CHECK(taken->recipe.kernel == "other");
-  const auto parsed = KernelImage::from_bytes(bytes, KernelImage::KnownRecipe{other, other.to_json()});
-  REQUIRE(parsed);
-  CHECK(parsed->recipe.to_json() == json);
-  CHECK(parsed->cubin == image.cubin);
+  const auto refused = KernelImage::from_bytes(bytes, KernelImage::KnownRecipe{other, other.to_json()});
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message == "kernel image: its launch recipe is not the one that was asked for");
+}
+
+TEST_CASE("a cubin that is not of the recipe is refused") {
+  KernelImage image = sample();
+  const std::string whole(image.cubin.view());
+  const auto refusal = [&](std::string cubin) {
+    image.cubin = std::move(cubin);
+    const auto read = KernelImage::from_bytes(image.to_bytes());
+    return read ? "" : read.error().message;
+  };
+  CHECK(refusal(whole).empty());
+  CHECK(refusal(test::fake_cubin({"finish_entry", "gemm_entry", "helper"})).empty());
+  CHECK(refusal(test::fake_cubin({"gemm_entry"})) == "its cubin has no function 'finish_entry'");
+  CHECK(refusal(test::fake_cubin({"gemm_entry", "finish_entry"}, "", 80)) == "its cubin is for sm_80");
+  CHECK(refusal(test::fake_cubin({"gemm_entry", "finish_entry"}, "", 9)) == "its cubin is for sm_9");
+  for (size_t length = 0; length < whole.size(); ++length)
+    REQUIRE(refusal(whole.substr(0, length)) == "what it has for a cubin is none");
+  CHECK(refusal(std::string(whole.size(), '\0')) == "what it has for a cubin is none");
+  // Numbers of the header and the sections that point anywhere.
+  for (size_t at = 0; at < whole.size(); ++at)
+    for (const int byte : {0x00, 0x7f, 0xff}) {
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(byte);
+      (void)refusal(std::move(damaged));
+    }
 }

@@ -88,7 +88,7 @@ TEST_CASE("numbers that JSON lacks survive as defaults of params") {
 
 TEST_CASE("reading is strict and says where") {
   const std::string json = test::sample_recipe().to_json();
-  CHECK(read_error("") == "launch recipe: not JSON");
+  CHECK(read_error("") == "launch recipe: no JSON (character 1)");
   CHECK(read_error("[]") == "launch recipe: the whole must be an object");
   CHECK(read_error(replaced(json, "\"recipe\":4", "\"recipe\":3")) == "launch recipe: version 3, this build reads 4");
   CHECK(read_error(replaced(json, "\"strided\":true", "\"strided\":1")) ==
@@ -104,6 +104,22 @@ TEST_CASE("reading is strict and says where") {
   CHECK(read_error(replaced(json, "\"block\":384", "\"block\":384,\"cluster\":2")) != "");
   CHECK(read_error(replaced(json, "\"block\":384,", "")) == "launch recipe: steps[1].block must be present");
   CHECK(read_error(replaced(json, "ceil_div(N, 32)", "ceil_div(N, 32")) != "");
+}
+
+TEST_CASE("a symbol that nobody declares is refused in every place of a recipe") {
+  using Json = nlohmann::ordered_json;
+  const Json whole = Json::parse(test::sample_recipe().to_json());
+  const Json leaves = whole.flatten();
+  size_t places = 0;
+  for (const auto& [path, leaf] : leaves.items()) {
+    if (path.ends_with("pitch_note")) continue;  // any text
+    Json changed = whole;
+    changed[Json::json_pointer(path)] = "nosuch + 1";
+    INFO(path);
+    CHECK_FALSE(LaunchRecipe::from_json(changed.dump()));
+    ++places;
+  }
+  CHECK(places > 200);
 }
 
 TEST_CASE("validation finds what the runtime relies on") {

@@ -162,7 +162,7 @@ TEST_CASE("a bundle that is damaged, older or of another recipe is left with a w
   TestEngine again(disk, "/cache2", [](jit::EngineOptions& options) { options.settings.bundles = {"/b.epb"}; });
   CHECK(again.compile()->from == jit::From::toolchain);
   REQUIRE(again.lines(LogLevel::warn).size() == 1);
-  CHECK(contains(again.lines(LogLevel::warn).front(), "is not used"));
+  CHECK(contains(again.lines(LogLevel::warn).front(), "cannot be used"));
 }
 
 TEST_CASE("B117 a bundle for other GPUs alone: compiled where that is allowed, else both targets are named") {
@@ -187,10 +187,7 @@ TEST_CASE("a cubin for another GPU under this one's name is left before a driver
   MemoryFileSystem disk;
   TestEngine builder(disk, "/built");
   cache::BundleEntry entry = jit::bundle_entry(*builder.compile(), "fake 1.0");
-  std::string cubin(64, '\0');
-  cubin.replace(0, 9, std::string("\177ELF\2\1\1\51\10", 9));
-  cubin[18] = static_cast<char>(190);
-  cubin[49] = 80;
+  std::string cubin(entry.cubin.view());
   const auto with_bundle = [](jit::EngineOptions& options) { options.settings.bundles = {"/b.epb"}; };
   for (const int capability : {80, 90}) {
     cubin[49] = static_cast<char>(capability);
@@ -207,6 +204,76 @@ TEST_CASE("a cubin for another GPU under this one's name is left before a driver
   CHECK(cubin_capability(cubin) == 86);
   CHECK_FALSE(cubin_capability(cubin.substr(0, 63)));
   CHECK_FALSE(cubin_capability("cubin of nothing"));
+}
+
+TEST_CASE("an entry whose parts are not of one kernel is as if it were not there, and says which part") {
+  MemoryFileSystem disk;
+  TestEngine builder(disk, "/built");
+  const std::string other_spec = replaced(small_spec, "kernel small", "kernel other");
+  const cache::BundleEntry whole = jit::bundle_entry(*builder.compile(), "fake 1.0");
+  const cache::BundleEntry other = jit::bundle_entry(*builder.compile(other_spec), "fake 1.0");
+  const auto warning = [&](const std::function<void(cache::BundleEntry&)>& change) {
+    cache::BundleEntry entry = whole;
+    change(entry);
+    disk.put("/b.epb", *cache::encode_bundle({entry}));
+    TestEngine engine(disk, "/cache", [](jit::EngineOptions& options) { options.settings.bundles = {"/b.epb"}; });
+    const bool used = engine.compile()->from == jit::From::bundle;
+    const std::vector<std::string> said = engine.lines(LogLevel::warn);
+    CHECK(used == said.empty());
+    // Tools say the same.
+    const auto read = jit::read_entry(entry, "/b.epb");
+    CHECK(used == read.operator bool());
+    if (!read && !said.empty()) CHECK(read.error().message == said.front());
+    return said.empty() ? "" : said.front();
+  };
+  CHECK(warning([](cache::BundleEntry&) {}).empty());
+  CHECK(warning([](cache::BundleEntry& entry) { entry.label.dims["K"] = 256; }) ==
+        "kernel 'small' for sm_90a with E=2,K=256,N=64 of the bundle /b.epb cannot be used: its request is of kernel "
+        "'small' for sm_90a with E=2,K=64,N=64");
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.label = other.label; }),
+                 "its request is of kernel 'small'"));
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.label.left_out = {"q"}; }), "its request is of"));
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.label.schedule = "pass"; }), "its request is of"));
+  const std::string in_other = "its cubin has no function 'kernel_";
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.cubin = other.cubin; }), in_other + "small"));
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.recipe = other.recipe; }), in_other + "other"));
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.recipe = other.recipe, entry.cubin = other.cubin; }),
+                 "its recipe is of kernel 'other' for sm_90a"));
+  const std::string none = "what it has for a cubin is none";
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.cubin = SharedBytes(""); }), none));
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.cubin = whole.cubin.part(0, 100); }), none));
+  CHECK(
+      contains(warning([&](cache::BundleEntry& entry) { entry.cubin = std::string(whole.cubin.size(), '\0'); }), none));
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.info = "{}"; }), "does not say how"));
+  CHECK(contains(warning([&](cache::BundleEntry& entry) { entry.image = "{}"; }), "the metadata cannot be read"));
+  CHECK(contains(warning([&](cache::BundleEntry& entry) {
+                   entry.recipe = replaced(std::string(whole.recipe.view()), "{\"name\":\"K\",", "{\"name\":\"Q\",");
+                 }),
+                 "which is unknown there"));
+}
+
+TEST_CASE("tools see that the parts of an entry were never of one build") {
+  MemoryFileSystem disk;
+  TestEngine builder(disk, "/built");
+  CompilerOptions options;
+  options.left_out = {"q"};
+  const cache::BundleEntry whole = jit::bundle_entry(*builder.compile(), "fake 1.0");
+  const cache::BundleEntry other = jit::bundle_entry(*builder.compile(small_spec, options), "fake 1.0");
+  REQUIRE(jit::read_entry(whole, "b.epb"));
+  // Of the same name and functions: no use can tell.
+  cache::BundleEntry mixed = whole;
+  mixed.cubin = other.cubin;
+  REQUIRE(mixed.cubin.view() != whole.cubin.view());
+  const auto read = jit::read_entry(mixed, "b.epb");
+  REQUIRE_FALSE(read);
+  CHECK(read.error().kind == ErrorKind::wrong);
+  CHECK(contains(read.error().message, "its parts are not those that it was made of"));
+  mixed = whole;
+  mixed.recipe = other.recipe;
+  CHECK_FALSE(jit::read_entry(mixed, "b.epb"));
+  mixed = whole;
+  mixed.image = replaced(std::string(whole.image.view()), "168", "169");
+  CHECK_FALSE(jit::read_entry(mixed, "b.epb"));
 }
 
 TEST_CASE("a bundle is found whatever toolchain made it, and wherever the spec lies") {

@@ -56,7 +56,14 @@ TEST_CASE("a manifest's specs, with what they have in common") {
 }
 
 TEST_CASE("mistakes in a manifest are named by their place") {
-  CHECK(message("{") == "this is no JSON");
+  CHECK(message("{") == "this is no JSON (character 2)");
+  CHECK(message("{\n\"manifest\": 1,\n\"manifest\": 1}") ==
+        "this is JSON in which an object has the key 'manifest' twice");
+  CHECK(message(std::string(100000, '[')) == "this is JSON that nests deeper than 100 levels, which is not read");
+  CHECK(message(R"({"manifest": 1, "specs": [{"spec": "a.epi\u0000b"}]})") ==
+        "this is JSON with the character 0 in a text, which is not read");
+  CHECK(message(R"({"manifest": 1, "specs": [{"spec": "a.epi", "dims": [{"K": 18446744073709551615}]}]})") ==
+        "specs[0].dims[0].K: this must be a whole number above 0");
   CHECK(message("[]") == "this must be an object");
   CHECK(message(R"({"specs":[{"spec":"a.epi"}]})") == "'manifest' is missing");
   CHECK(message(R"({"manifest":1})") == "'specs' is missing");

@@ -1,9 +1,11 @@
 // A libcuda.so.1 for machines without a GPU: the fake driver (tests/support/fake_driver.h) behind the names that the
 // CUDA driver exports, so that whole programs run over libepifuse_runtime.so as it is shipped. Its kernels are declared
-// by their cubin, a text of lines "ENTRY PARAMETER_BYTES"; of them copy_entry does something: it copies `bytes` bytes.
+// by the content of their cubin (tests/support/fake_cubin.h), a text of lines "ENTRY PARAMETER_BYTES"; of them
+// copy_entry does something: it copies `bytes` bytes.
 #include <cstring>
 #include <sstream>
 
+#include "tests/support/fake_cubin.h"
 #include "tests/support/fake_driver.h"
 
 namespace epifuse::test {
@@ -23,7 +25,7 @@ FakeDriver& machine() {
 cuda::Code load(cuda::Library* library, const void* data, int* options, void** values, unsigned count,
                 int* library_options, void** library_values, unsigned library_count) {
   machine().entries.clear();
-  std::istringstream lines(static_cast<const char*>(data));
+  std::istringstream lines(static_cast<const char*>(data) + fake_cubin_content);
   size_t bytes = 0;
   for (std::string entry; lines >> entry >> bytes;) machine().entries[entry] = bytes;
   return machine().table()->library_load_data(library, data, options, values, count, library_options, library_values,

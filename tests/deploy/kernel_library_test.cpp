@@ -313,8 +313,31 @@ TEST_CASE("a recipe that cannot be read names kernel and bundle") {
   entry.recipe = "{}";
   LibraryMachine unreadable({bundle_of({entry})});
   CHECK(contains(unreadable.complaint(by_label()),
-                 "kernel 'grouped' for sm_90a with E=4,K=64,N=96 of the bundle b0.epb cannot be read: "));
+                 "kernel 'grouped' for sm_90a with E=4,K=64,N=96 of the bundle b0.epb cannot be used: "));
   CHECK(unreadable.kind == ErrorKind::wrong);
+}
+
+TEST_CASE("an entry whose parts are not of one kernel is damage that is named") {
+  const auto complaint = [](const cache::BundleEntry& entry, int64_t n = 96) {
+    LibraryMachine machine({bundle_of({entry})});
+    const std::string text = machine.complaint(by_label(n));
+    CHECK(machine.kind == ErrorKind::wrong);
+    CHECK(machine.driver.count("library_load_data") == 0);
+    return text;
+  };
+  cache::BundleEntry entry = deployed_entry();
+  entry.label.dims["N"] = 192;
+  CHECK(complaint(entry, 192) ==
+        "kernel 'grouped' for sm_90a with E=4,K=64,N=192 of the bundle b0.epb cannot be used: its request is of kernel "
+        "'grouped' for sm_90a with E=4,K=64,N=96");
+  entry = deployed_entry();
+  entry.cubin = fake_cubin({"gemm_entry"});
+  CHECK(contains(complaint(entry), "its cubin has no function 'finish_entry'"));
+  entry = deployed_entry();
+  LaunchRecipe recipe = sample_recipe();
+  recipe.steps[1].fields[0].value = IntExpr::symbol("M.stride0");  // of a tensor map, which has no use for it
+  entry.recipe = recipe.to_json();
+  CHECK(contains(complaint(entry), "uses 'M.stride0', which is unknown there"));
 }
 
 TEST_CASE("a cubin that the driver refuses names kernel and bundle, and may be tried again") {
@@ -329,16 +352,11 @@ TEST_CASE("a cubin that the driver refuses names kernel and bundle, and may be t
 
 TEST_CASE("a cubin for another GPU under this one's name is refused before the driver sees it") {
   cache::BundleEntry entry = deployed_entry();
-  std::string elf(64, '\0');  // the header of a cubin for 8.0
-  elf.replace(0, 9, std::string("\177ELF\2\1\1\51\10", 9));
-  elf[18] = static_cast<char>(190);
-  elf[49] = 80;
-  entry.cubin = elf;
+  entry.cubin = fake_cubin({"gemm_entry", "finish_entry"}, "cubin", 80);
   LibraryMachine machine({bundle_of({entry})});
-  CHECK(
-      machine.complaint(by_label()) ==
-      "kernel 'grouped' for sm_90a with E=4,K=64,N=96 of the bundle b0.epb cannot be used: its cubin is for sm_80, and "
-      "this is GPU 0 (Fake GPU, compute capability 9.0)");
+  CHECK(machine.complaint(by_label()) ==
+        "kernel 'grouped' for sm_90a with E=4,K=64,N=96 of the bundle b0.epb cannot be used: its cubin is for sm_80");
+  CHECK(machine.kind == ErrorKind::wrong);
   CHECK(machine.driver.count("library_load_data") == 0);
 }
 

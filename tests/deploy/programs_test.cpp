@@ -8,6 +8,7 @@
 #include "base/npy.h"
 #include "cache/bundle_writer.h"
 #include "tests/support/catch.h"
+#include "tests/support/fake_cubin.h"
 #include "tests/support/scratch_directory.h"
 
 using namespace epifuse;
@@ -47,11 +48,16 @@ std::string bundle_of(const LaunchRecipe& recipe, std::map<std::string, int64_t>
   std::string cubin;
   for (const RecipeStep& step : recipe.steps) cubin += fmt::format("{} {}\n", step.entry, step.parameter_bytes);
   cubin.push_back('\0');
-  image.cubin = std::move(cubin);
+  std::set<std::string> functions;
+  for (const RecipeStep& step : recipe.steps) functions.insert(step.entry);
+  image.cubin = fake_cubin(functions, cubin);
   KernelImage::Parts parts = image.to_parts();
-  cache::BundleEntry entry{"request 1\n",  {recipe.kernel, recipe.target, std::move(dims), {}, ""},
-                           "{}",           parts.recipe,
-                           parts.metadata, parts.cubin};
+  std::string request = fmt::format("request 1\nkernel {}\n", recipe.kernel);
+  for (const auto& [name, value] : dims) request += fmt::format("  dim {} = {}\n", name, value);
+  request += fmt::format("target {}\n", recipe.target);
+  cache::BundleEntry entry{
+      std::move(request), {recipe.kernel, recipe.target, std::move(dims), {}, ""}, "{}", parts.recipe, parts.metadata,
+      parts.cubin};
   Result<std::string> bytes = cache::encode_bundle({entry});
   REQUIRE(bytes);
   return *std::move(bytes);

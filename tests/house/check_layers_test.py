@@ -63,6 +63,7 @@ VIOLATIONS = {
     "templates include templates": ("templates/ptx/tma.cuh", '// T.\n#include "base/a.h"\n', 2, "only templates"),
     "templates need no include path": ("templates/ptx/tma.cuh", "// T.\n#include <cuda_fp16.h>\n", 2, "NVRTC"),
     "json in a header": ("cache/j.h", "// J.\n#include <nlohmann/json.hpp>\n", 2, "belongs in .cpp"),
+    "second reader of JSON": ("cache/j.h", "// J.\nauto j = Json::parse(text);\n", 2, "base/json.h"),
     "toolkit header": ("runtime/d.h", "// D.\n#include <cuda.h>\n", 2, "without a CUDA toolkit"),
     "purpose of a header": ("base/b.h", "#pragma once\n", 1, "opens with a comment"),
     "purpose of a script": ("tools/x.py", "#!/usr/bin/env python3\nimport os\n", 1, "opens with a comment"),

@@ -49,9 +49,15 @@ struct Parts {
 
   jit::Build build() const {
     jit::Build made;
-    made.request = {"k", source, {{"tile/tile.cuh", "template", digest}}, arch, {flag}};
+    made.request = {
+        "k", "__global__ void k(const int);\n" + source, {{"tile/tile.cuh", "template", digest}}, arch, {flag}};
     made.recipe.kernel = "k";
     made.recipe.target = "sm_90a";
+    RecipeStep step;
+    step.entry = "k";
+    step.block = 32;
+    step.parameter_bytes = 4;
+    made.recipe.steps = {step};
     return made;
   }
 };

@@ -36,7 +36,9 @@ const std::pair<const char*, std::function<void(cache::Entry&)>> changes[] = {
     {"the metadata", [](cache::Entry& entry) { becomes(entry, "\"registers\"", "\"registerz\""); }},
     {"its recipe is not that of its request",
      [](cache::Entry& entry) { becomes(entry, "\"kernel\":\"small\"", "\"kernel\":\"other\""); }},
-    {"it holds no cubin",
+    {"its cubin has no function 'kernel_small'",
+     [](cache::Entry& entry) { becomes(entry, ".text.kernel_small", ".text.kernel_smell"); }},
+    {"what it has for a cubin is none",
      [](cache::Entry& entry) {
        const size_t cubin = KernelImage::split(entry.payload)->cubin.size();
        entry.payload.resize(entry.payload.size() - cubin);

@@ -32,7 +32,7 @@ CompilerOptions without(const std::string& name) {
   return options;
 }
 
-// Of every cubin that the fake toolchain makes.
+// The content of every cubin that the fake toolchain makes.
 const size_t cubin_bytes = ("cubin of " + digest("").hex()).size();
 
 // A fake GPU that knows the entries of every kernel that it is shown.
@@ -45,7 +45,8 @@ class Machine {
                                     unsigned count, int* library_options, void** library_values,
                                     unsigned library_count) {
       Machine& machine = *state();
-      machine.driver.entries = machine.known_[std::string(static_cast<const char*>(data), cubin_bytes)];
+      machine.driver.entries =
+          machine.known_[std::string(static_cast<const char*>(data) + fake_cubin_content, cubin_bytes)];
       return machine.driver.table()->library_load_data(library, data, options, values, count, library_options,
                                                        library_values, library_count);
     };
@@ -62,7 +63,8 @@ class Machine {
   void know(const CompiledKernelPtr& kernel) {
     for (const RecipeStep& step : kernel->image.recipe.steps)
       if (step.kind == RecipeStep::Kind::launch)
-        known_[std::string(kernel->image.cubin.view().substr(0, cubin_bytes))][step.entry] = step.parameter_bytes;
+        known_[std::string(kernel->image.cubin.view().substr(fake_cubin_content, cubin_bytes))][step.entry] =
+            step.parameter_bytes;
   }
   int loads() const { return driver.count("library_load_data"); }
 

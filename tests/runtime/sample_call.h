@@ -9,6 +9,7 @@
 
 #include "runtime/bind.h"
 #include "tests/support/catch.h"
+#include "tests/support/fake_cubin.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/sample_recipe.h"
 
@@ -16,7 +17,7 @@ namespace epifuse::test {
 
 inline KernelImage sample_image() {
   KernelImage image;
-  image.cubin = "cubin";
+  image.cubin = fake_cubin({"gemm_entry", "finish_entry"}, "cubin");
   image.recipe = sample_recipe();
   return image;
 }

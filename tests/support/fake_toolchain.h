@@ -1,5 +1,6 @@
 // A toolchain without a compiler: it records every request, sleeps as long as a test wants, and says of each kernel
-// what the test told it to. Its cubin is a digest of the text, so that different texts give different artifacts.
+// what the test told it to. Its cubin has the text's entries and its digest, so that different texts give different
+// artifacts.
 #pragma once
 
 #include <chrono>
@@ -11,6 +12,7 @@
 
 #include "base/digest.h"
 #include "compiler/toolchain/toolchain.h"
+#include "tests/support/fake_cubin.h"
 
 namespace epifuse::test {
 
@@ -32,7 +34,7 @@ class FakeToolchain : public toolchain::Toolchain {
     }
     std::this_thread::sleep_for(takes);
     toolchain::CompileOutcome outcome;
-    outcome.cubin = "cubin of " + digest(request.source).hex();
+    outcome.cubin = fake_cubin(entries_of(request.source), "cubin of " + digest(request.source).hex());
     outcome.ptx = "// ptx of " + request.program_name;
     outcome.registers = 168;
     if (say) {
@@ -48,6 +50,19 @@ class FakeToolchain : public toolchain::Toolchain {
   int calls() const { return static_cast<int>(requests().size()); }
 
  private:
+  // `extern "C" __global__ void __launch_bounds__(128) NAME(const …`
+  static std::set<std::string> entries_of(std::string_view source) {
+    std::set<std::string> names;
+    constexpr std::string_view mark = "__global__", before = "(const ";
+    for (size_t at = source.find(mark); at != std::string_view::npos; at = source.find(mark, at + 1)) {
+      const size_t end = source.find(before, at);
+      if (end == std::string_view::npos) break;
+      const std::string_view name = source.substr(at, end - at);
+      names.emplace(name.substr(name.rfind(' ') + 1));
+    }
+    return names;
+  }
+
   mutable std::mutex mutex_;
   std::vector<toolchain::CompileRequest> requests_;
 };
