@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <string>
 
+#include "base/printable.h"
+
 namespace epifuse {
 
 LogSink stderr_log(LogLevel level) {
@@ -11,7 +13,7 @@ LogSink stderr_log(LogLevel level) {
     if (of_line > level) return;
     constexpr std::string_view names[] = {"error", "warning", "info", "debug"};
     // fwrite rather than fmt::print, which throws: a closed or full stderr must not change how a call ends.
-    const std::string line = fmt::format("epifuse: {}: {}\n", names[static_cast<size_t>(of_line)], text);
+    const std::string line = fmt::format("epifuse: {}: {}\n", names[static_cast<size_t>(of_line)], printable(text));
     std::fwrite(line.data(), 1, line.size(), stderr);
   };
 }

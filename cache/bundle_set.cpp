@@ -30,15 +30,6 @@ std::string_view trimmed(std::string_view line) {
   return first == std::string_view::npos ? std::string_view("(nothing)") : line.substr(first);
 }
 
-// Of requests whose labels are equal: a type, an option, a `const`, a group clause, an expression.
-std::string differing_line(std::string_view has, std::string_view wanted) {
-  while (!has.empty() || !wanted.empty()) {
-    const std::string_view a = next_line(has), b = next_line(wanted);
-    if (a != b) return fmt::format("the kernel's text: '{}' there, '{}' here", trimmed(a), trimmed(b));
-  }
-  return "nothing";
-}
-
 struct Difference {
   int weight = 0;  // how far apart; a target is further away than any dim
   std::string text;
@@ -67,6 +58,14 @@ Difference difference(const BundleLabel& has, const BundleLabel& wanted) {
 }
 
 }  // namespace
+
+std::string differing_line(std::string_view has, std::string_view wanted) {
+  while (!has.empty() || !wanted.empty()) {
+    const std::string_view a = next_line(has), b = next_line(wanted);
+    if (a != b) return fmt::format("the kernel's text: '{}' there, '{}' here", trimmed(a), trimmed(b));
+  }
+  return "nothing";
+}
 
 BundleSet::BundleSet(FileSystem& disk, std::vector<std::string> paths, LogSink log)
     : disk_(disk), log_(std::move(log)), paths_(std::move(paths)) {}

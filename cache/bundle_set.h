@@ -13,6 +13,10 @@
 
 namespace epifuse::cache {
 
+// What two requests differ in whose labels are equal, for people: the first line, be it of a type, an option, a
+// `const`, a group clause or an expression. "the kernel's text: 'K = 1' there, 'K = 2' here".
+std::string differing_line(std::string_view has, std::string_view wanted);
+
 // Thread-safe.
 class BundleSet {
  public:

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/version.h"
 #include "cache/bundle_format.h"
@@ -108,6 +109,16 @@ Result<std::string> encode_bundle(std::vector<BundleEntry> entries) {
   }
   bundle::append(out, digest(out));
   return out;
+}
+
+std::vector<BundleLabel> ambiguous_labels(const std::vector<BundleEntry>& entries) {
+  std::map<std::string, std::set<std::string_view>> requests;
+  std::vector<BundleLabel> found;
+  for (const BundleEntry& entry : entries) {
+    std::set<std::string_view>& of_label = requests[entry.label.text()];
+    if (of_label.insert(entry.request.view()).second && of_label.size() == 2) found.push_back(entry.label);
+  }
+  return found;
 }
 
 }  // namespace epifuse::cache

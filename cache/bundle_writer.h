@@ -14,4 +14,8 @@ namespace epifuse::cache {
 // names it: only one of them can be found. Parts that are equal, of whatever entries, are stored once.
 Result<std::string> encode_bundle(std::vector<BundleEntry> entries);
 
+// Labels that stand for several kernels, which differ in their text alone (a spec that was edited, another with a
+// kernel of the same name): without a compiler such a kernel is found by its request and no more.
+std::vector<BundleLabel> ambiguous_labels(const std::vector<BundleEntry>& entries);
+
 }  // namespace epifuse::cache

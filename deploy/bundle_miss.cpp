@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/target.h"
+
 namespace epifuse::deploy {
 namespace {
 
@@ -18,6 +20,27 @@ std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
+}
+
+// Names of `of` that `in` does not have, as a list.
+std::string names_beyond(const cache::BundleLabel& of, const cache::BundleLabel& in) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : of.dims)
+    if (!in.dims.contains(name)) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// Why no command builds what is wanted; empty: one does. Of a kernel that no bundle has under this name, its dims are
+// not known here.
+std::string why_not_built(cache::BundleSet& bundles, std::string_view request, const cache::BundleLabel& wanted) {
+  if (const Result<Target> target = parse_target(wanted.target); !target)
+    return fmt::format("it cannot be built: {}", target.error().message);
+  const auto nearest = bundles.nearest(request, wanted);
+  if (!nearest) return "";
+  const std::string missing = names_beyond(nearest->label, wanted), unknown = names_beyond(wanted, nearest->label);
+  if (!missing.empty()) return fmt::format("to find it, name a number for every dim of the kernel: {} too", missing);
+  if (!unknown.empty()) return fmt::format("to find it, name the kernel's own dims: it has no {}", unknown);
+  return "";
 }
 
 }  // namespace
@@ -44,7 +67,15 @@ std::string explain_what_differs(cache::BundleSet& bundles, std::string_view req
 
 std::string explain_miss(cache::BundleSet& bundles, std::string_view request, const cache::BundleLabel& wanted) {
   if (bundles.names().empty()) return fmt::format("{} is not there: there is no bundle", cache::describe(wanted));
-  return explain_what_differs(bundles, request, wanted) + "\n  to build it: " + prebuild_command(wanted);
+  const std::string text = explain_what_differs(bundles, request, wanted);
+  const std::string obstacle = why_not_built(bundles, request, wanted);
+  return text + (obstacle.empty() ? "\n  to build it: " + prebuild_command(wanted) : "\n  " + obstacle);
+}
+
+bool is_request(std::string_view text) {
+  if (!text.starts_with("request ")) return false;
+  const cache::BundleLabel label = label_of_request(text);
+  return !label.kernel.empty() && !label.target.empty();
 }
 
 cache::BundleLabel label_of_request(std::string_view request) {

@@ -26,8 +26,9 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', true, Json::error
 Json label_json(const std::string& bundle, const cache::BundleLabel& label) {
   Json dims = Json::object();
   for (const auto& [name, value] : label.dims) dims[name] = value;
-  return {{"bundle", bundle},        {"kernel", label.kernel},    {"target", label.target},
-          {"dims", std::move(dims)}, {"without", label.left_out}, {"schedule", label.schedule}};
+  return {{"bundle", bundle},          {"kernel", label.kernel},
+          {"target", label.target},    {"dims", std::move(dims)},
+          {"without", label.left_out}, {"schedule", label.schedule.empty() ? Json() : Json(label.schedule)}};
 }
 
 std::string info_json(const deploy::DeployedKernel& kernel) {
@@ -47,12 +48,17 @@ std::string info_json(const deploy::DeployedKernel& kernel) {
   json["warnings"] = kernel.image.warnings;
   const Result<Json> made = read_json(kernel.info);
   json["made"] = made ? *made : Json();
+  // As `epifuse bundle list` has it: whether the plan is a tuning file's.
+  if (Json& of = json["made"]; of.is_object() && of.contains("tuned"))
+    of["tuned"] = of["tuned"] != "" && of["tuned"] == of.value("plan", Json());
   return dump(json);
 }
 
 int32_t load_kernel(epifuse_runtime& runtime, const epifuse_runtime_kernel_options& options,
                     epifuse_runtime_kernel** made) {
-  if (!options.kernel && !options.request) return usage("epifuse_runtime_kernel_load: neither kernel nor request");
+  const auto given = [](const char* text) { return text && *text; };
+  if (!given(options.kernel) && !given(options.request))
+    return usage("epifuse_runtime_kernel_load: neither kernel nor request");
   if ((options.dim_count && !options.dims) || (options.left_out_count && !options.left_out))
     return usage("epifuse_runtime_kernel_load: an array is NULL");
   deploy::KernelQuery query;
@@ -62,10 +68,15 @@ int32_t load_kernel(epifuse_runtime& runtime, const epifuse_runtime_kernel_optio
   query.label.schedule = text_of(options.schedule);
   for (const epifuse_runtime_dim& dim : std::span(options.dims, options.dim_count)) {
     if (!dim.name) return usage("epifuse_runtime_kernel_load: a dim without a name");
-    query.label.dims[dim.name] = dim.value;
+    const auto [known, is_new] = query.label.dims.emplace(dim.name, dim.value);
+    if (!is_new && known->second != dim.value)
+      return usage(fmt::format("epifuse_runtime_kernel_load: the dim '{}' is given as {} and as {}", dim.name,
+                               known->second, dim.value));
   }
-  for (const char* name : std::span(options.left_out, options.left_out_count))
-    query.label.left_out.insert(text_of(name));
+  for (const char* name : std::span(options.left_out, options.left_out_count)) {
+    if (!given(name)) return usage("epifuse_runtime_kernel_load: a name in left_out is NULL, or empty");
+    query.label.left_out.insert(name);
+  }
   Result<deploy::KernelPtr> found = runtime.library.find(query, options.device);
   if (!found) return fail_with(found.error());
   *made = new epifuse_runtime_kernel{*found, info_json(**found), list_buffers((*found)->image.recipe)};
@@ -79,7 +90,8 @@ int32_t with_arguments(const char* function, const epifuse_runtime_kernel* kerne
   const auto given = take(arguments);
   if (!kernel || !given || !result)
     return usage(fmt::format("{}: a pointer is NULL, or a struct does not start with its size", function));
-  if (!kernel->kernel->module) return usage(fmt::format("{}: the kernel was loaded onto no GPU", function));
+  if (!kernel->kernel->module)
+    return usage(fmt::format("{}: the kernel was loaded onto no GPU (EPIFUSE_RUNTIME_DEVICE_NONE)", function));
   runtime::Arguments converted;
   if (const auto wrong = convert(*given, converted)) return usage(fmt::format("{}: {}", function, *wrong));
   converted.dims = kernel->kernel->dims();
@@ -134,7 +146,7 @@ epifuse_runtime_status epifuse_runtime_list(epifuse_runtime* runtime, const char
     if (!kernels) return fail_with(kernels.error());
     Json json = Json::array();
     for (const deploy::KernelLibrary::Listed& kernel : *kernels)
-      json.push_back(label_json(kernel.bundle, kernel.label));
+      json.push_back(label_json(kernel.bundle, kernel.label)), json.back()["request"] = kernel.request.hex();
     const std::lock_guard<std::mutex> guard(runtime->mutex);
     *list = runtime->lists.insert(dump(json)).first->c_str();
     return ok;

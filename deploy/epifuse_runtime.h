@@ -9,8 +9,9 @@
  * epifuse_runtime_last_error(). No exception leaves the library.
  *
  * Every struct starts with its size, sizeof(struct) of the caller: fields that a caller does not know have the value 0,
- * and fields that the library does not know are ignored. In an array, the first element's size is the distance between
- * elements. Strings are UTF-8, end with a zero, and are copied; NULL means not given.
+ * and fields that the library does not know are ignored. In C: `epifuse_runtime_arguments arguments = {.size = sizeof
+ * arguments};`. In an array, the first element's size is the distance between elements. Strings are UTF-8, end with a
+ * zero, and are copied; NULL means not given.
  *
  * Objects are released by their owner, in any order: what still needs an object keeps it. All functions may be called
  * from any thread; a call may be launched from several threads at once. After a fork, the child starts anew with a
@@ -67,8 +68,9 @@ EPIFUSE_RUNTIME_API epifuse_runtime_status epifuse_runtime_add_bundle_memory(epi
                                                                              const void* bytes, size_t size,
                                                                              const char* name);
 
-/* What the bundles have: JSON, [{bundle, kernel, target, dims, without, schedule}], in the order in which
- * bundles are searched. *list lives as long as the runtime. Needs no GPU. */
+/* What the bundles have: JSON, [{bundle, kernel, target, dims, without, schedule, request}], in the order in which
+ * bundles are searched; schedule is null where none was named, request the digest of the canonical request, as `epifuse
+ * bundle list` prints it. *list lives as long as the runtime. Needs no GPU. */
 EPIFUSE_RUNTIME_API epifuse_runtime_status epifuse_runtime_list(epifuse_runtime* runtime, const char** list);
 
 typedef struct epifuse_runtime_dim {
@@ -112,7 +114,7 @@ EPIFUSE_RUNTIME_API void epifuse_runtime_kernel_destroy(epifuse_runtime_kernel* 
 
 /* JSON: kernel, target, bundle, dims, without, schedule, registers, spill_bytes, wgmma_serialized, workspace_bytes (a
  * number; or a text over sizes that only a call has, see epifuse_runtime_workspace_bytes), warnings, made (what the
- * bundle says of its making: epifuse, toolchain, key, plan, …). Lives as long as the kernel. */
+ * bundle says of its making: epifuse, toolchain, key, plan, tuned, …). Lives as long as the kernel. */
 EPIFUSE_RUNTIME_API const char* epifuse_runtime_kernel_info(const epifuse_runtime_kernel* kernel);
 
 typedef struct epifuse_runtime_buffer_info {
@@ -122,14 +124,22 @@ typedef struct epifuse_runtime_buffer_info {
   const char* role;    /* "input", "output", "group_sizes" */
   int32_t rank;
   int32_t alignment;          /* bytes, of the pointer and of strides */
-  const char* const* extents; /* rank texts over the names of dimensions: "M", "2 * I" */
+  const char* const* extents; /* rank texts over the names of dimensions: "M", "I * 2", "ceil_div(I, 128)"; below */
   int32_t strided;            /* 1: axes but the last may have any stride; 0: must be contiguous */
   /* 0: one buffer. p > 0 (`bf16[E][N, K]` in the spec has 1): as many buffers as the first p extents have indices,
    * given as an array of pointers; alignment and strided are then those of each buffer, over the other extents. */
   int32_t pointer_axes;
 } epifuse_runtime_buffer_info;
 
-/* What must be bound. Strings live as long as the kernel; info->size must be set. */
+/* What must be bound. Strings live as long as the kernel; info->size must be set.
+ *
+ * An extent is a whole number of 64 bits, in this grammar, with the bonds of C and exact at every step:
+ *   sum     = product { ("+" | "-") product }
+ *   product = value { "*" value }
+ *   value   = NUMBER | NAME | "(" sum ")" | FUNCTION "(" sum "," sum ")"
+ *   FUNCTION: ceil_div, round_up (to a multiple of the second), exact_div (without remainder), min, max
+ * A NAME is a `dim` (its number is in epifuse_runtime_kernel_info) or a size of the call (a `dyn`, the rows of a
+ * `group`), which is read off the buffers that are bound: "round_up(M + (E - 1) * 127, 128)". */
 EPIFUSE_RUNTIME_API size_t epifuse_runtime_kernel_buffer_count(const epifuse_runtime_kernel* kernel);
 EPIFUSE_RUNTIME_API epifuse_runtime_status epifuse_runtime_kernel_buffer(const epifuse_runtime_kernel* kernel,
                                                                          size_t index,
@@ -164,7 +174,8 @@ typedef struct epifuse_runtime_arguments {
   int64_t workspace_bytes; /* what it has: at least what epifuse_runtime_workspace_bytes says */
 } epifuse_runtime_arguments;
 
-/* Bytes of workspace that a call of these sizes needs; 0: none. Looks at no pointer. */
+/* Bytes of workspace that a call of these sizes needs; 0: none. Looks at no pointer; but it depends on the GPU, so the
+ * kernel must be loaded onto one: EPIFUSE_RUNTIME_DEVICE_NONE is EPIFUSE_RUNTIME_ERROR_USAGE. */
 EPIFUSE_RUNTIME_API epifuse_runtime_status epifuse_runtime_workspace_bytes(const epifuse_runtime_kernel* kernel,
                                                                            const epifuse_runtime_arguments* arguments,
                                                                            int64_t* bytes);

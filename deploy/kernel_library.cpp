@@ -47,7 +47,9 @@ Result<std::vector<KernelLibrary::Listed>> KernelLibrary::list() const {
     for (const size_t index : *entries) {
       Result<cache::BundleLabel> label = bundle->label(index);
       if (!label) return label.error();
-      all.push_back({bundle->name(), *std::move(label)});
+      const Result<SharedBytes> request = bundle->request(index);
+      if (!request) return request.error();
+      all.push_back({bundle->name(), *std::move(label), digest(*request)});
     }
   }
   return all;
@@ -128,6 +130,8 @@ Result<KernelPtr> KernelLibrary::find(const KernelQuery& query, int device) {
   const Result<runtime::DevicePtr> opened = devices_.open(device);
   if (!opened) return opened.error();
   KernelQuery wanted = query;
+  if (!wanted.request.empty() && !is_request(wanted.request))
+    return user_error("what is given for a request is none: it is the text that `epifuse bundle extract` writes");
   if (wanted.request.empty() && wanted.label.target.empty()) {
     const Result<Target> target = *opened ? runtime::target_of((*opened)->info()) : Target();
     if (!target) return target.error();

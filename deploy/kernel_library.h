@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/digest.h"
 #include "base/forks.h"
 #include "base/result.h"
 #include "base/shared_bytes.h"
@@ -52,6 +53,7 @@ class KernelLibrary {
   struct Listed {
     std::string bundle;
     cache::BundleLabel label;
+    Digest request;  // of the canonical request
   };
   // Every kernel of every bundle, in the order they are searched in and then by label.
   Result<std::vector<Listed>> list() const;

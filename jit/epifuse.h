@@ -5,8 +5,9 @@
  * lines of its own to stderr (or to the callback, if one is given).
  *
  * Every struct starts with its size, sizeof(struct) of the caller: fields that a caller does not know have the value 0,
- * and fields that the library does not know are ignored. In an array, the first element's size is the distance between
- * elements. Strings are UTF-8, end with a zero, and are copied; NULL means not given.
+ * and fields that the library does not know are ignored. In C: `epifuse_arguments arguments = {.size = sizeof
+ * arguments};`. In an array, the first element's size is the distance between elements. Strings are UTF-8, end with a
+ * zero, and are copied; NULL means not given.
  *
  * Objects are released by their owner, in any order: what still needs an object keeps it. All functions may be called
  * from any thread; a call may be launched from several threads at once. */
@@ -144,7 +145,7 @@ typedef struct epifuse_buffer_info {
   const char* role;    /* "input", "output", "group_sizes" */
   int32_t rank;
   int32_t alignment;          /* bytes, of the pointer and of strides */
-  const char* const* extents; /* rank texts over the names of dimensions: "M", "2 * I" */
+  const char* const* extents; /* rank texts over the names of dimensions: "M", "I * 2", "ceil_div(I, 128)"; their grammar is in deploy/epifuse_runtime.h */
   int32_t strided;            /* 1: axes but the last may have any stride; 0: must be contiguous */
   /* 0: one buffer. p > 0 (`bf16[E][N, K]` in the spec has 1): as many buffers as the first p extents have indices,
    * given as an array of pointers; alignment and strided are then those of each buffer, over the other extents. */

@@ -11,6 +11,7 @@
 #include "cache/bundle_reader.h"
 #include "cache/bundle_writer.h"
 #include "jit/bundled_kernels.h"
+#include "tools/bundle_labels.h"
 #include "tools/commands.h"
 #include "tools/count_text.h"
 #include "tools/embed_bundle.h"
@@ -103,11 +104,13 @@ std::string difference(const Kernel& a, const Kernel& b) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-// "fc1.sm_90a.E=8,K=7168": a file's name, and no path. Entries with equal names get their requests' digests.
+// "fc1.sm_90a.E=8,K=7168.without-bias": a file's name, and no path. Entries with equal names get their requests'
+// digests.
 std::string file_name(const Kernel& kernel, bool is_unique) {
   const cache::BundleLabel& label = kernel.entry.label;
   std::string name = fmt::format("{}.{}", label.kernel, label.target);
   if (!label.dims.empty()) name += "." + cache::dims_text(label.dims);
+  if (!label.left_out.empty()) name += fmt::format(".without-{}", fmt::join(label.left_out, "-"));
   for (char& c : name)
     if (c == '/' || static_cast<unsigned char>(c) < 0x20) c = '_';
   if (name.starts_with('.')) name.front() = '_';
@@ -130,10 +133,11 @@ Report bundle_list(const CommandLine& line, Surroundings& world) {
     cubins.insert(kernel.cubin);
     toolchains.insert(kernel.info.toolchain);
     const cache::BundleLabel& label = kernel.entry.label;
-    report.text +=
-        fmt::format("{:28} {:8} {}{}  {}, {} bytes\n", label.kernel, label.target, cache::dims_text(label.dims),
-                    label.left_out.empty() ? "" : fmt::format(" without {}", fmt::join(label.left_out, ",")),
-                    kernel.info.plan, kernel.entry.cubin.size());
+    report.text += fmt::format("{:28} {:8} {}{}{}  {}, {} bytes, request {}\n", label.kernel, label.target,
+                               cache::dims_text(label.dims),
+                               label.left_out.empty() ? "" : fmt::format(" without {}", fmt::join(label.left_out, ",")),
+                               label.schedule.empty() ? "" : fmt::format(" as {}", label.schedule), kernel.info.plan,
+                               kernel.entry.cubin.size(), digest(kernel.entry.request).hex());
   }
   report.text +=
       fmt::format("{}, {}, {} bytes; made by {}\n", kernels_text(kernels->size()),
@@ -193,7 +197,7 @@ Report bundle_merge(const CommandLine& line, Surroundings& world) {
     std::string from;
   };
   std::map<std::string, Taken> taken;  // by request
-  size_t twice = 0;
+  std::set<std::string> twice;         // requests
   for (const std::string& path : line.specs) {
     const Result<BundlePtr> bundle = open(path, world);
     if (!bundle) return failure(bundle.error());
@@ -206,7 +210,7 @@ Report bundle_merge(const CommandLine& line, Surroundings& world) {
         taken.emplace(request, Taken{std::move(kernel), path});
         continue;
       }
-      ++twice;
+      twice.insert(request);
       const std::string apart = difference(before->second.kernel, kernel);
       if (!apart.empty() && !line.prefer_first)
         return failure(ExitCode::user,
@@ -217,13 +221,18 @@ Report bundle_merge(const CommandLine& line, Surroundings& world) {
   std::vector<BundleEntry> entries;
   for (auto& [request, one] : taken) entries.push_back(std::move(one.kernel.entry));
   const size_t count = entries.size();
+  const std::vector<cache::BundleLabel> ambiguous = note_ambiguous(line.output, entries);
   const Result<std::string> bytes = cache::encode_bundle(std::move(entries));
   if (!bytes) return failure(bytes.error());
   if (Status written = write_output(world.disk, *file, *bytes); !written) return failure(written.error());
   Report report;
-  report.text = fmt::format("{}: {}, {} bytes; {} there twice\n", line.output, kernels_text(count), bytes->size(),
-                            count_text(twice, "was", "were"));
-  report.fields = dump({{"output", line.output}, {"kernels", count}, {"bytes", bytes->size()}, {"twice", twice}});
+  report.text = fmt::format("{}: {}, {} bytes; {} there more than once\n", line.output, kernels_text(count),
+                            bytes->size(), count_text(twice.size(), "was", "were"));
+  report.fields = dump({{"output", line.output},
+                        {"kernels", count},
+                        {"bytes", bytes->size()},
+                        {"twice", twice.size()},
+                        {"ambiguous", labels_json(ambiguous)}});
   return report;
 }
 
@@ -240,14 +249,23 @@ Report bundle_diff(const CommandLine& line, Surroundings& world) {
     }
   }
   Report report;
-  Json only[2] = {Json::array(), Json::array()}, differing = Json::array();
+  Json only[2] = {Json::array(), Json::array()}, differing = Json::array(), changed = Json::array();
   size_t equal = 0;
+  UnmatchedKernels unmatched[2];
   for (size_t side = 0; side < 2; ++side)
     for (const auto& [request, kernel] : sides[side])
-      if (!sides[1 - side].contains(request)) {
-        only[side].push_back(row_of(kernel));
-        report.text += fmt::format("only in {}: {}\n", line.specs[side], cache::describe(kernel.entry.label));
-      }
+      if (!sides[1 - side].contains(request)) unmatched[side].push_back({kernel.entry.label, request});
+  for (const ChangedKernel& one : take_changed(unmatched[0], unmatched[1])) {
+    Json row = row_of(sides[0].at(one.before));
+    row["differs"] = one.differs;
+    changed.push_back(std::move(row));
+    report.text += fmt::format("changed: {}: {}\n", cache::describe(one.label), one.differs);
+  }
+  for (size_t side = 0; side < 2; ++side)
+    for (const auto& [label, request] : unmatched[side]) {
+      only[side].push_back(row_of(sides[side].at(request)));
+      report.text += fmt::format("only in {}: {}\n", line.specs[side], cache::describe(label));
+    }
   for (const auto& [request, kernel] : sides[0]) {
     const auto other = sides[1].find(request);
     if (other == sides[1].end()) continue;
@@ -261,15 +279,16 @@ Report bundle_diff(const CommandLine& line, Surroundings& world) {
     differing.push_back(std::move(row));
     report.text += fmt::format("differs: {}: {}\n", cache::describe(kernel.entry.label), apart);
   }
-  const bool same = only[0].empty() && only[1].empty() && differing.empty();
-  report.text += fmt::format("{} equal, {} differ, {} only in the first, {} only in the second\n", equal,
-                             differing.size(), only[0].size(), only[1].size());
+  const bool same = only[0].empty() && only[1].empty() && differing.empty() && changed.empty();
+  report.text += fmt::format("{} equal, {} changed, {} differ, {} only in the first, {} only in the second\n", equal,
+                             changed.size(), differing.size(), only[0].size(), only[1].size());
   if (!same) {
     report.code = ExitCode::wrong;
     report.error = fmt::format("{} and {} differ", line.specs[0], line.specs[1]);
   }
   report.fields = dump({{"same", same},
                         {"equal", equal},
+                        {"changed", std::move(changed)},
                         {"differing", std::move(differing)},
                         {"only_in_first", std::move(only[0])},
                         {"only_in_second", std::move(only[1])}});

@@ -9,6 +9,7 @@
 #include "deploy/bundle_miss.h"
 #include "jit/artifact_store.h"
 #include "jit/bundled_kernels.h"
+#include "tools/bundle_labels.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/look_into_cache.h"
@@ -56,16 +57,6 @@ Json differences_json(const std::vector<RecordDifference>& differences) {
 }
 
 std::string quoted(const std::string& value) { return value.empty() ? "nothing" : "'" + value + "'"; }
-
-Json label_json(const cache::BundleLabel& label) {
-  Json dims = Json::object();
-  for (const auto& [name, value] : label.dims) dims[name] = value;
-  return {{"kernel", label.kernel},
-          {"target", label.target},
-          {"dims", std::move(dims)},
-          {"without", label.left_out},
-          {"schedule", label.schedule.empty() ? Json() : Json(label.schedule)}};
-}
 
 // What the bundles say: text for people, and the value of "bundles". Both are empty where there are none.
 struct OfBundles {

@@ -47,6 +47,7 @@ Status deliver(const std::string& text, const std::string& file, const CommandLi
     fields["text"] = text;
   } else {
     report.text = text;
+    report.is_content = true;
   }
   return {};
 }
@@ -178,6 +179,7 @@ Report emit_artifact(const Program& program, const CommandLine& line, const std:
         return failure(done.error());
     } else if (line.emit) {
       report.text = kernel.image.cubin.view();
+      report.is_content = true;
       report.fields = dump(fields);
       return report;
     }

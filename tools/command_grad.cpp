@@ -49,6 +49,7 @@ Report gradients(const CommandLine& line, Surroundings& world) {
   Json fields = {{"chain", line.chain}};
   if (file.empty()) {
     report.text = *text;
+    report.is_content = true;
     fields["text"] = *text;
   } else {
     if (Status written = write_output(world.disk, file, *text); !written) return failure(written.error());

@@ -14,6 +14,7 @@
 #include "jit/bundled_kernels.h"
 #include "jit/engine.h"
 #include "jit/tuning_file.h"
+#include "tools/bundle_labels.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/count_text.h"
@@ -27,14 +28,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-Json label_json(const cache::BundleLabel& label) {
-  return {{"kernel", label.kernel},
-          {"target", label.target},
-          {"dims", label.dims},
-          {"without", label.left_out},
-          {"schedule", label.schedule.empty() ? Json() : Json(label.schedule)}};
-}
 
 Json failures_json(const std::vector<NotBuilt>& failures) {
   Json list = Json::array();
@@ -184,7 +177,8 @@ Report check(const PrebuildList& list, const CommandLine& line, Surroundings& wo
   const Result<cache::BundlePtr> opened = cache::BundleReader::open(world.disk, line.output);
   if (!opened) return failure(opened.error());
   const cache::BundleReader& bundle = **opened;
-  Json missing = Json::array(), stale = Json::array(), extra = Json::array();
+  Json missing = Json::array(), changed = Json::array(), stale = Json::array(), extra = Json::array();
+  UnmatchedKernels not_there, not_wanted;
   std::set<size_t> wanted;
   Report report;
   for (const ListedKernel& listed : list.kernels) {
@@ -193,8 +187,7 @@ Report check(const PrebuildList& list, const CommandLine& line, Surroundings& wo
     const Result<std::optional<size_t>> found = bundle.find(kernel.request);
     if (!found) return failure(found.error());
     if (!*found) {
-      missing.push_back(label_json(label));
-      report.text += fmt::format("missing  {}\n", cache::describe(label));
+      not_there.push_back({label, kernel.request});
       continue;
     }
     wanted.insert(**found);
@@ -212,15 +205,31 @@ Report check(const PrebuildList& list, const CommandLine& line, Surroundings& wo
     if (wanted.contains(i)) continue;
     const Result<cache::BundleLabel> label = bundle.label(i);
     if (!label) return failure(label.error());
-    extra.push_back(label_json(*label));
-    report.text += fmt::format("extra    {}\n", cache::describe(*label));
+    const Result<SharedBytes> request = bundle.request(i);
+    if (!request) return failure(request.error());
+    not_wanted.push_back({*label, std::string(request->view())});
   }
-  const size_t differing = missing.size() + stale.size() + extra.size();
-  report.text += fmt::format("{}: {} missing, {} stale, {} extra, of {}\n", line.output, missing.size(), stale.size(),
-                             extra.size(), kernels_text(list.kernels.size()));
+  for (const ChangedKernel& one : take_changed(not_wanted, not_there)) {
+    Json row = label_json(one.label);
+    row["why"] = one.differs;
+    changed.push_back(std::move(row));
+    report.text += fmt::format("changed  {}: {}\n", cache::describe(one.label), one.differs);
+  }
+  for (const auto& [label, request] : not_there) {
+    missing.push_back(label_json(label));
+    report.text += fmt::format("missing  {}\n", cache::describe(label));
+  }
+  for (const auto& [label, request] : not_wanted) {
+    extra.push_back(label_json(label));
+    report.text += fmt::format("extra    {}\n", cache::describe(label));
+  }
+  const size_t differing = missing.size() + changed.size() + stale.size() + extra.size();
+  report.text += fmt::format("{}: {} missing, {} changed, {} stale, {} extra, of {}\n", line.output, missing.size(),
+                             changed.size(), stale.size(), extra.size(), kernels_text(list.kernels.size()));
   report.fields = dump({{"bundle", line.output},
                         {"kernels", list.kernels.size()},
                         {"missing", std::move(missing)},
+                        {"changed", std::move(changed)},
                         {"stale", std::move(stale)},
                         {"extra", std::move(extra)},
                         {"failures", failures_json(list.failures)}});
@@ -300,6 +309,7 @@ Status write_bundle(const std::string& file, Built& built, Surroundings& world, 
   std::set<std::string> cubins;
   for (const cache::BundleEntry& entry : built.entries) cubins.emplace(entry.cubin.view());
   const size_t kernels = built.entries.size();
+  fields["ambiguous"] = labels_json(note_ambiguous(file, built.entries));
   const Result<std::string> bytes = cache::encode_bundle(std::move(built.entries));
   if (!bytes) return bytes.error();
   fields["entries"] = kernels;

@@ -18,12 +18,114 @@ bool is_c_name(std::string_view name) {
   });
 }
 
+// Of C, and of C++, where a program may be written.
+bool is_keyword(std::string_view name) {
+  constexpr std::string_view keywords[] = {"alignas",
+                                           "alignof",
+                                           "and",
+                                           "and_eq",
+                                           "asm",
+                                           "auto",
+                                           "bitand",
+                                           "bitor",
+                                           "bool",
+                                           "break",
+                                           "case",
+                                           "catch",
+                                           "char",
+                                           "char16_t",
+                                           "char32_t",
+                                           "char8_t",
+                                           "class",
+                                           "co_await",
+                                           "co_return",
+                                           "co_yield",
+                                           "compl",
+                                           "concept",
+                                           "const",
+                                           "const_cast",
+                                           "consteval",
+                                           "constexpr",
+                                           "constinit",
+                                           "continue",
+                                           "decltype",
+                                           "default",
+                                           "delete",
+                                           "do",
+                                           "double",
+                                           "dynamic_cast",
+                                           "else",
+                                           "enum",
+                                           "explicit",
+                                           "export",
+                                           "extern",
+                                           "false",
+                                           "float",
+                                           "for",
+                                           "friend",
+                                           "goto",
+                                           "if",
+                                           "inline",
+                                           "int",
+                                           "long",
+                                           "mutable",
+                                           "namespace",
+                                           "new",
+                                           "noexcept",
+                                           "not",
+                                           "not_eq",
+                                           "nullptr",
+                                           "operator",
+                                           "or",
+                                           "or_eq",
+                                           "private",
+                                           "protected",
+                                           "public",
+                                           "register",
+                                           "reinterpret_cast",
+                                           "requires",
+                                           "restrict",
+                                           "return",
+                                           "short",
+                                           "signed",
+                                           "sizeof",
+                                           "static",
+                                           "static_assert",
+                                           "static_cast",
+                                           "struct",
+                                           "switch",
+                                           "template",
+                                           "this",
+                                           "thread_local",
+                                           "throw",
+                                           "true",
+                                           "try",
+                                           "typedef",
+                                           "typeid",
+                                           "typename",
+                                           "typeof",
+                                           "union",
+                                           "unsigned",
+                                           "using",
+                                           "virtual",
+                                           "void",
+                                           "volatile",
+                                           "wchar_t",
+                                           "while",
+                                           "xor",
+                                           "xor_eq",
+                                           "main"};
+  return std::find(std::begin(keywords), std::end(keywords), name) != std::end(keywords);
+}
+
 std::string header(const std::string& symbol) {
   return fmt::format(
       "/* Prebuilt kernels of Epifuse, made by `epifuse bundle embed`. In a program:\n"
       "     extern const unsigned char {0}[];\n"
       "     extern const unsigned long long {0}_size;\n"
-      "     epifuse_engine_add_bundle_memory(engine, {0}, {0}_size, \"{0}\"); */\n",
+      "     epifuse_engine_add_bundle_memory(engine, {0}, {0}_size, \"{0}\");\n"
+      "   or, where there is no compiler,\n"
+      "     epifuse_runtime_add_bundle_memory(runtime, {0}, {0}_size, \"{0}\"); */\n",
       symbol);
 }
 
@@ -64,7 +166,8 @@ std::string c_source(std::string_view bytes, const std::string& symbol) {
 
 Result<std::string> embedding_source(const std::string& path, std::string_view bytes, const std::string& symbol,
                                      const std::string& output) {
-  if (!is_c_name(symbol)) return user_error(fmt::format("--symbol: '{}' is no name of C", symbol));
+  if (!is_c_name(symbol) || is_keyword(symbol))
+    return user_error(fmt::format("--symbol: '{}' is no name that C leaves to a program", symbol));
   if (output.ends_with(".c")) return c_source(bytes, symbol);
   if (!output.ends_with(".S") && !output.ends_with(".s"))
     return user_error(fmt::format("'{}' is neither NAME.S nor NAME.c", output));

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/json.h"
+#include "base/printable.h"
 
 namespace epifuse::tools {
 namespace {
@@ -67,7 +68,10 @@ Json diagnostic_json(const Diagnostic& diagnostic) {
 }
 
 // fwrite rather than fmt::print, which throws: a closed or full stderr must not change how a command ends.
-void say(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+void say(std::string_view text) {
+  const std::string shown = printable(text);
+  std::fwrite(shown.data(), 1, shown.size(), stderr);
+}
 
 // All mistakes of a spec, unless someone took another file for one: then the first of them say so.
 constexpr size_t most_printed = 100;
@@ -142,7 +146,7 @@ ExitCode print(const Report& report, std::string_view command, bool json) {
     say(diagnostics_text(report.diagnostics));
     if (!report.error.empty()) note("error: " + report.error);
   }
-  const std::string text = json ? json_text(report, command) : report.text;
+  const std::string text = json ? json_text(report, command) : report.is_content ? report.text : printable(report.text);
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (written) return report.code;
   note(fmt::format("error: cannot write to the standard output: {}", std::generic_category().message(errno)));

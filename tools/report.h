@@ -25,7 +25,8 @@ ExitCode exit_code(ErrorKind kind);
 
 struct Report {
   ExitCode code = ExitCode::good;
-  std::string text;         // for stdout, without --json; may be bytes
+  std::string text;         // for stdout, without --json
+  bool is_content = false;  // the text is a file's, or bytes, and stays as it is; else control characters are shown
   std::string fields;       // the command's own keys, as the text of a JSON object; empty: none
   Diagnostics diagnostics;  // printed on stderr, or the key "diagnostics"
   std::string error;        // what went wrong besides; empty: nothing

@@ -292,3 +292,14 @@ TEST_CASE("a text of a label stands for itself alone") {
         "kernel a\ntarget b\ndims F=1,E=2\n", "kernel a\ntarget b\ndims E=1\nmore\n", "kernel a\ntarget b\ndims E=1"})
     CHECK_FALSE(cache::BundleLabel::parse(text));
 }
+
+TEST_CASE("a label that stands for kernels of several texts is ambiguous, once") {
+  BundleEntry gate = sample_entry("gate", 64), edited = gate, again = gate;
+  edited.request = std::string(gate.request.view()) + "x\n";
+  again.request = std::string(gate.request.view()) + "y\n";
+  CHECK(cache::ambiguous_labels(many()).empty());
+  CHECK(cache::ambiguous_labels({gate, gate}).empty());
+  const auto labels = cache::ambiguous_labels({gate, sample_entry("down", 64), edited, again});
+  REQUIRE(labels.size() == 1);
+  CHECK(labels[0] == gate.label);
+}

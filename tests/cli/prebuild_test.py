@@ -185,7 +185,46 @@ class PrebuildTest(support.CliTest):
         self.assertEqual(document["stale"], [])
         self.refuses(1, "prebuild", self.two, "-o", "none.epb", "--check", says="there is no bundle 'none.epb'")
         out, _ = self.run_epifuse("prebuild", self.two, *DIMS, "-o", "b.epb", "--check")
-        self.assertIn("0 missing, 0 stale, 0 extra, of 5 kernels", out)
+        self.assertIn("0 missing, 0 changed, 0 stale, 0 extra, of 5 kernels", out)
+
+    def test_a_spec_that_was_edited_has_changed_kernels(self):
+        bundle = self.bundle()
+        edited = self.write("two.epi", SPEC.replace("= gemm(x, w)\n}", "= gemm(x, w) * 2\n}"))
+        document = self.json("prebuild", edited, *DIMS, "-o", "b.epb", "--check", code=5, **self.sealed)
+        self.assertEqual([document[key] for key in ("missing", "extra", "stale")], [[], [], []])
+        self.assertEqual([(row["kernel"], row["dims"]["K"]) for row in document["changed"]],
+                         [("dense", 64), ("dense", 128)])
+        self.assertIn("the kernel's text: '", document["changed"][0]["why"])
+        out, _ = self.run_epifuse("prebuild", edited, *DIMS, "-o", "b.epb", "--check", code=5, **self.sealed)
+        self.assertRegex(out, r"changed  kernel 'dense' for sm_90a with K=64,N=32: the kernel's text: '.*' there, '.*' here")
+        self.assertIn("0 missing, 2 changed, 0 stale, 0 extra", out)
+        # Both in one bundle are an ambiguous label, and of two bundles a change.
+        self.run_epifuse("prebuild", edited, "--kernel", "dense", *DIMS[:2], "-o", "edited.epb")
+        document = self.json("bundle", "diff", bundle, "edited.epb", code=5)
+        self.assertEqual([(row["kernel"], row["dims"]["K"]) for row in document["changed"]], [("dense", 64)])
+        self.assertEqual((len(document["only_in_first"]), document["only_in_second"]), (4, []))
+        document = self.json("bundle", "merge", bundle, "edited.epb", "-o", "merged.epb")
+        self.assertEqual([row["dims"]["K"] for row in document["ambiguous"]], [64])
+        _, err = self.run_epifuse("bundle", "merge", bundle, "edited.epb", "-o", "merged.epb")
+        self.assertIn("warning: merged.epb has several kernels that differ only in their text: kernel 'dense'", err)
+        rows = [row for row in self.json("bundle", "list", "merged.epb")["kernels"] if row["kernel"] == "dense"]
+        out, _ = self.run_epifuse("bundle", "list", "merged.epb")
+        for row in rows:
+            self.assertIn("request " + row["request"], out)
+
+    def test_control_characters_are_shown_and_not_sent_to_a_terminal(self):
+        name = self.write("a\x1b[31mred.epi", "kernel {")
+        _, err = self.run_epifuse("check", name, code=1)
+        self.assertIn("a\\x1b[31mred.epi", err)
+        self.assertNotIn("\x1b", err)
+        manifest = self.write("m.json", json.dumps({"manifest": 1, "spec\x1b]0;title\x07": 1}))
+        _, err = self.run_epifuse("prebuild", "--manifest", manifest, "-o", "x.epb", code=1)
+        self.assertIn("spec\\x1b]0;title\\x07", err)
+        self.assertNotIn("\x1b", err)
+        # A file's content is not touched.
+        spec = self.write("raw.epi", SPEC)
+        out, _ = self.run_epifuse("compile", spec, "--kernel", "dense", "--emit=cuda")
+        self.assertEqual(out, self.json("compile", spec, "--kernel", "dense", "--emit=cuda")["text"])
 
     def test_what_is_read_is_not_replaced(self):
         self.bundle()
@@ -354,7 +393,9 @@ class PrebuildTest(support.CliTest):
             self.run_epifuse("prebuild", self.two, "--kernel", name, *(DIMS if name == "small" else DIMS[:4]), "-o",
                              name + ".epb")
         document = self.json("bundle", "merge", "dense.epb", "small.epb", "small.epb", "-o", "both.epb")
-        self.assertEqual((document["kernels"], document["twice"]), (5, 3))
+        self.assertEqual((document["kernels"], document["twice"], document["ambiguous"]), (5, 3, []))
+        document = self.json("bundle", "merge", "small.epb", "small.epb", "small.epb", "-o", "thrice.epb")
+        self.assertEqual((document["kernels"], document["twice"]), (3, 3))
         self.assertEqual(self.read("both.epb"), BUNDLES["bytes"])
         self.assertTrue(self.json("bundle", "diff", "both.epb", bundle)["same"])
         document = self.json("bundle", "diff", "small.epb", bundle, code=5)
@@ -399,7 +440,9 @@ class PrebuildTest(support.CliTest):
             self.assertEqual(ctypes.string_at(start, size), BUNDLES["bytes"])
             self.assertEqual(start % 256, 0)
         self.refuses(1, "bundle", "embed", bundle, "-o", "kernels.o", says="neither NAME.S nor NAME.c")
-        self.refuses(1, "bundle", "embed", bundle, "-o", "kernels.c", "--symbol", "1st", says="no name of C")
+        self.refuses(1, "bundle", "embed", bundle, "-o", "kernels.c", "--symbol", "1st", says="no name that C")
+        self.refuses(1, "bundle", "embed", bundle, "-o", "kernels.c", "--symbol", "int", says="no name that C")
+        self.assertIn(b"epifuse_runtime_add_bundle_memory(runtime, my_kernels", self.read("kernels.S"))
 
 
 if __name__ == "__main__":

@@ -134,6 +134,45 @@ TEST_CASE("group sizes on the device are checked when asked for") {
   epifuse_runtime_call_destroy(call);
 }
 
+TEST_CASE("what names no kernel is said to be that, and is no command that cannot work") {
+  CMachine machine;
+  const auto complaint = [&](std::vector<epifuse_runtime_dim> dims, const char* target, const char* request,
+                             const char* kernel, std::vector<const char*> left_out) {
+    auto options = sized<epifuse_runtime_kernel_options>();
+    options.kernel = kernel;
+    options.dims = dims.data();
+    options.dim_count = dims.size();
+    options.left_out = left_out.data();
+    options.left_out_count = left_out.size();
+    options.target = target;
+    options.request = request;
+    options.device = EPIFUSE_RUNTIME_DEVICE_NONE;
+    epifuse_runtime_kernel* made = nullptr;
+    const epifuse_runtime_status status = epifuse_runtime_kernel_load(&machine.runtime, &options, &made);
+    REQUIRE(status != EPIFUSE_RUNTIME_OK);
+    return fmt::format("{}: {}", status, epifuse_runtime_last_error());
+  };
+  const std::vector<epifuse_runtime_dim> all = {{"E", 4}, {"K", 64}, {"N", 128}};
+  CHECK(contains(complaint(all, nullptr, nullptr, "grouped", {}),
+                 "to build it: epifuse prebuild SPEC --kernel grouped --dims E=4,K=64,N=128 --target sm_90a"));
+  std::string text = complaint({{"E", 4}, {"N", 96}}, nullptr, nullptr, "grouped", {});
+  CHECK(contains(text, "3: "));
+  CHECK(contains(text, "name a number for every dim of the kernel: K too"));
+  CHECK_FALSE(contains(text, "prebuild"));
+  text = complaint({{"E", 4}, {"K", 64}, {"N", 96}, {"Q", 1}}, nullptr, nullptr, "grouped", {});
+  CHECK(contains(text, "name the kernel's own dims: it has no Q"));
+  CHECK_FALSE(contains(text, "prebuild"));
+  text = complaint(all, "sm_100a", nullptr, "grouped", {});
+  CHECK(contains(text, "it cannot be built: target 'sm_100a' is not supported"));
+  CHECK_FALSE(contains(text, "prebuild"));
+  for (const char* request : {"garbage", "request 1\n", "kernel a\ntarget sm_90a\n"})
+    CHECK(contains(complaint({}, nullptr, request, nullptr, {}), "1: what is given for a request is none"));
+  CHECK(contains(complaint({{"K", 64}, {"K", 128}}, nullptr, nullptr, "grouped", {}),
+                 "2: epifuse_runtime_kernel_load: the dim 'K' is given as 64 and as 128"));
+  CHECK(contains(complaint(all, nullptr, nullptr, "grouped", {nullptr}), "2: "));
+  CHECK(contains(complaint(all, nullptr, nullptr, "", {}), "2: "));
+}
+
 TEST_CASE("what a bundle has, and what a kernel takes, without a GPU") {
   CMachine machine;
   const char* list = nullptr;
@@ -145,7 +184,8 @@ TEST_CASE("what a bundle has, and what a kernel takes, without a GPU") {
                             {"target", "sm_90a"},
                             {"dims", {{"E", 4}, {"K", 64}, {"N", 96}}},
                             {"without", Json::array()},
-                            {"schedule", ""}}));
+                            {"schedule", nullptr},
+                            {"request", digest(deployed_entry().request).hex()}}));
   const char* again = nullptr;
   REQUIRE(epifuse_runtime_list(&machine.runtime, &again) == EPIFUSE_RUNTIME_OK);
   CHECK(again == list);
@@ -157,6 +197,7 @@ TEST_CASE("what a bundle has, and what a kernel takes, without a GPU") {
   CHECK(info["dims"]["N"] == 192);
   CHECK(info["workspace_bytes"] == 4 * 256 + 320);
   CHECK(info["made"]["plan"] == "pingpong 128x192");
+  CHECK(info["schedule"].is_null());
   REQUIRE(epifuse_runtime_kernel_buffer_count(kernel.handle) == 5);
   auto buffer = sized<epifuse_runtime_buffer_info>();
   REQUIRE(epifuse_runtime_kernel_buffer(kernel.handle, 4, &buffer) == EPIFUSE_RUNTIME_OK);

@@ -1,9 +1,13 @@
-/* The few declarations of the CUDA driver's header that the example of docs/runtime_library.md uses, for machines
+/* The few declarations of the CUDA driver's header that the examples of docs/runtime_library.md use, for machines
  * without a toolkit; libcuda is tests/deploy/fake_libcuda.cpp there. */
 #ifndef EPIFUSE_TEST_CUDA_H
 #define EPIFUSE_TEST_CUDA_H
 
 #include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemFree cuMemFree_v2
@@ -22,5 +26,9 @@ CUresult cuCtxPushCurrent(CUcontext context);
 CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes);
 CUresult cuMemFree(CUdeviceptr pointer);
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t bytes, CUstream stream);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
