@@ -96,6 +96,23 @@ std::string why(const Explanation& e) {
   return e.plans.size() == 1 ? "the only one" : fmt::format("the first of {} by the cost model", e.plans.size());
 }
 
+// Plans with one reason in one line.
+std::string impossible_text(const Explanation& e) {
+  std::string text;
+  for (size_t first = 0; first < e.impossible.size(); ++first) {
+    const std::string& why = e.impossible[first].why;
+    std::string names;
+    bool is_said = false;
+    for (size_t i = 0; i < e.impossible.size(); ++i) {
+      if (e.impossible[i].why != why) continue;
+      is_said = is_said || i < first;
+      names += (names.empty() ? "" : ", ") + e.impossible[i].schedule;
+    }
+    if (!is_said) text += fmt::format("                   not {}: {}\n", names, why);
+  }
+  return text;
+}
+
 std::string plan_text(const Explanation& e) {
   const lowering::KernelPlan& plan = taken_plan(e);
   std::string text = fmt::format("  plan             {}: {}\n", lowering::schedule_name(plan.schedule), why(e));
@@ -109,14 +126,14 @@ std::string plan_text(const Explanation& e) {
     text += fmt::format(", {} stages; registers of a thread {} (producer), {} (consumers)", schedule.stages,
                         schedule.registers_producer, schedule.registers_consumer);
   text += '\n';
-  if (e.plans.size() > 1) {
+  if (e.plans.size() > 1 && e.plans.front().cost > 0) {
     text += "                   cost by the model, relative to the first:";
     for (const lowering::KernelPlan& other : e.plans)
       text += fmt::format("{} {} {:.3f}", &other == &e.plans.front() ? "" : ",",
                           lowering::schedule_name(other.schedule), other.cost / e.plans.front().cost);
     text += '\n';
   }
-  return text;
+  return text + impossible_text(e);
 }
 
 std::string compiled_text(const Explanation& e) {
@@ -137,6 +154,9 @@ Json plan_json(const Explanation& e) {
     shared.push_back({{"name", buffer.name}, {"bytes", buffer.bytes}});
   for (const lowering::KernelPlan& other : e.plans)
     others.push_back({{"plan", lowering::schedule_name(other.schedule)}, {"cost", other.cost}});
+  Json impossible = Json::array();
+  for (const lowering::ImpossiblePlan& one : e.impossible)
+    impossible.push_back({{"plan", one.schedule}, {"why", one.why}});
   Json json = {{"plan", lowering::schedule_name(plan.schedule)},
                {"why", why(e)},
                {"shared_bytes", plan.shared_bytes},
@@ -147,6 +167,7 @@ Json plan_json(const Explanation& e) {
                  {"registers_producer", plan.schedule.registers_producer},
                  {"registers_consumer", plan.schedule.registers_consumer}});
   json["plans"] = std::move(others);
+  json["impossible"] = std::move(impossible);
   return json;
 }
 
@@ -185,6 +206,7 @@ Result<Explanation> explain_kernel(const SizedKernel& kernel, PlannedKernel plan
   made.plan_was_asked_for = !line.schedule.empty();
   made.first_is_tuned = planned.is_tuned(0);
   made.plans = std::move(planned.lowered.plans);
+  made.impossible = std::move(planned.lowered.impossible);
   return made;
 }
 

@@ -29,9 +29,10 @@ struct Explanation {
   } unfused;
 
   std::vector<lowering::KernelPlan> plans;  // in the order in which they are tried
-  bool plan_was_asked_for = false;          // by --schedule
-  bool first_is_tuned = false;              // the first one is from the tuning file
-  jit::CompiledKernelPtr compiled;          // null: the cache has none
+  std::vector<lowering::ImpossiblePlan> impossible;
+  bool plan_was_asked_for = false;  // by --schedule
+  bool first_is_tuned = false;      // the first one is from the tuning file
+  jit::CompiledKernelPtr compiled;  // null: the cache has none
 };
 
 // `planned` is of the same kernel.

@@ -14,8 +14,10 @@ namespace epifuse::lowering {
 // `base` has everything that no schedule changes.
 //
 // What is compiled without being told: the first is tried first, the others are what a plan that spills falls back to,
-// in the end the narrowest tile. Empty, and the reason in the diagnostics, when nothing fits.
-std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan& base, Diagnostics& diagnostics);
+// in the end the narrowest tile. Empty, and the reason in the diagnostics, when nothing fits. `impossible` gets the
+// tiles that the kernel cannot run with.
+std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan& base, Diagnostics& diagnostics,
+                                        std::vector<ImpossiblePlan>& impossible);
 
 // What a tuner chooses from, best first by the model: every tile, and with each of them numbers of stages, bands, and
 // both ways to deal out tiles.

@@ -325,4 +325,9 @@ std::string_view sink_name(SinkKind kind);
 // multiprocessor, tiles of whole blocks, fields of the parameter block aligned and apart. One line per fault.
 std::vector<std::string> verify(const KernelPlan& plan);
 
+// A plan that the kernel cannot run with.
+struct ImpossiblePlan {
+  std::string schedule, why;
+};
+
 }  // namespace epifuse::lowering

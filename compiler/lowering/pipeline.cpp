@@ -86,7 +86,7 @@ void refuse_name(const ir::Graph& graph, std::string_view name, const std::strin
 }
 
 std::vector<KernelPlan> plans_of_gemm(const ir::Graph& graph, const KernelPlan& base, const PlanChoice& choice,
-                                      bool& has_preferred, Diagnostics& diagnostics) {
+                                      Lowered& lowered, Diagnostics& diagnostics) {
   const auto named = [&](std::string_view name, std::string& why) -> std::optional<KernelPlan> {
     const std::optional<ScheduleName> parsed = parse_schedule_name(name);
     if (!parsed || parsed->family != Family::gemm) return std::nullopt;
@@ -95,7 +95,7 @@ std::vector<KernelPlan> plans_of_gemm(const ir::Graph& graph, const KernelPlan& 
   std::string why;
   if (!choice.only.empty())
     if (std::optional<KernelPlan> plan = named(choice.only, why)) return {*std::move(plan)};
-  std::vector<KernelPlan> plans = enumerate_plans(graph, base, diagnostics);
+  std::vector<KernelPlan> plans = enumerate_plans(graph, base, diagnostics, lowered.impossible);
   if (!choice.only.empty()) {
     if (!plans.empty()) refuse_name(graph, choice.only, why, plans, diagnostics);
     return {};
@@ -103,7 +103,7 @@ std::vector<KernelPlan> plans_of_gemm(const ir::Graph& graph, const KernelPlan& 
   if (choice.all && !plans.empty()) return all_plans(graph, base);
   std::optional<KernelPlan> first = choice.first.empty() ? std::nullopt : named(choice.first, why);
   if (!first) return plans;
-  has_preferred = true;
+  lowered.has_preferred = true;
   std::erase_if(plans, [name = schedule_name(first->schedule)](const KernelPlan& plan) {
     return schedule_name(plan.schedule) == name;
   });
@@ -165,7 +165,8 @@ const std::vector<Pass>& passes() {
 
 Lowered lower(const ir::Graph& graph, const Target& target, const PlanChoice& choice, Diagnostics& diagnostics,
               const Observer& observer) {
-  Lowered result{graph, {}};
+  Lowered result;
+  result.graph = graph;
   for (const Pass& pass : passes()) {
     result.graph = pass.run(std::move(result.graph));
     ensure_sound(ir::verify(result.graph), pass.name);
@@ -179,7 +180,7 @@ Lowered lower(const ir::Graph& graph, const Target& target, const PlanChoice& ch
     result.plans = plans_without_gemm(result.graph, target, diagnostics);
     choose_by_name(choice, result, diagnostics);
   } else if (const std::optional<KernelPlan> base = base_plan(result.graph, *gemm, target, diagnostics)) {
-    result.plans = plans_of_gemm(result.graph, *base, choice, result.has_preferred, diagnostics);
+    result.plans = plans_of_gemm(result.graph, *base, choice, result, diagnostics);
   }
   for (KernelPlan& plan : result.plans)
     if (plan.schedule.family != Family::pointwise) plan.recipe = build_recipe(result.graph, plan);

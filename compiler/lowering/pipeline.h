@@ -21,9 +21,10 @@ const std::vector<Pass>& passes();
 using Observer = std::function<void(std::string_view, const ir::Graph&)>;
 
 struct Lowered {
-  ir::Graph graph;                // after the passes
-  std::vector<KernelPlan> plans;  // best first; empty when something was refused
-  bool has_preferred = false;     // the first is that of PlanChoice::first
+  ir::Graph graph;                         // after the passes
+  std::vector<KernelPlan> plans;           // best first; empty when something was refused
+  bool has_preferred = false;              // the first is that of PlanChoice::first
+  std::vector<ImpossiblePlan> impossible;  // of a GEMM: usual tiles that are not among the plans, and why
 };
 
 // Which plans are wanted.

@@ -1,5 +1,7 @@
 """explain: floors, what fusion saves, buffers and plans, on a machine without a GPU and without NVRTC."""
 
+import re
+
 import support
 
 TWO = support.SMALL + """kernel other {
@@ -57,6 +59,19 @@ class ExplainTest(support.CliTest):
         other = plan["plans"][1]["plan"]
         asked = self.kernel(self.spec("moe_fc1_swiglu"), "--schedule", other)["plan"]
         self.assertEqual((asked["plan"], asked["why"]), (other, "asked for"))
+
+    def test_what_leaves_plans_out(self):
+        arguments = (self.spec("recipes/fp8_blocks"), "--kernel", "fc1")
+        plan = self.kernel(*arguments)["plan"]
+        self.assertEqual(len(plan["plans"]), 1)
+        self.assertGreater(len(plan["impossible"]), 1)
+        name, why = plan["impossible"][0]["plan"], plan["impossible"][0]["why"]
+        self.assertNotIn(name, [row["plan"] for row in plan["plans"]])
+        out, _ = self.run_epifuse("explain", *arguments)
+        self.assertRegex(out, rf"not [^\n]*{re.escape(name)}[^\n]*: {re.escape(why)}\n")
+        # The plan itself is refused in the same words.
+        self.refuses(1, "explain", *arguments, "--schedule", name, says=why)
+        self.assertNotIn("nan", self.run_epifuse("explain", self.spec("rowwise_fp8_quant"))[0])
 
     def test_text(self):
         out, err = self.run_epifuse("explain", self.spec("moe_fc1_swiglu"), "--counts", "5,0,0,0,0,0,0,11",
