@@ -10,8 +10,8 @@
 //   schedule pingpong 128x192       the plan that the caller named; no line where the choice is left to us
 //
 // Positions, comments, the order of functions and the names of files are not in it, and neither is anything that only
-// a launch knows: counts of tokens, `dyn`s, capacities, strides, numbers that `param`s are given. A tuning file's plan is not in it
-// either: it answers the same request.
+// a launch knows: counts of tokens, `dyn`s, capacities, strides, numbers that `param`s are given. A tuning file's plan
+// is not in it either: it answers the same request.
 #pragma once
 
 #include <set>

@@ -145,7 +145,8 @@ typedef struct epifuse_buffer_info {
   const char* role;    /* "input", "output", "group_sizes" */
   int32_t rank;
   int32_t alignment;          /* bytes, of the pointer and of strides */
-  const char* const* extents; /* rank texts over the names of dimensions: "M", "I * 2", "ceil_div(I, 128)"; their grammar is in deploy/epifuse_runtime.h */
+  const char* const* extents; /* rank texts over the names of dimensions: "M", "I * 2", "ceil_div(I, 128)"; their
+                                 grammar is in deploy/epifuse_runtime.h */
   int32_t strided;            /* 1: axes but the last may have any stride; 0: must be contiguous */
   /* 0: one buffer. p > 0 (`bf16[E][N, K]` in the spec has 1): as many buffers as the first p extents have indices,
    * given as an array of pointers; alignment and strided are then those of each buffer, over the other extents. */
