@@ -4,6 +4,7 @@
 #         nvrtc   compiles CUDA; tools/check prints the seconds of these together
 #         slow    takes long under the sanitizers
 #         house   needs no build: format, layers
+#         long    wants minutes or a quiet machine (epifuse_long_tests): run by `ctest --preset dev -C long -L long` alone
 # Under the sanitizers everything without a label runs again.
 find_package(Catch2 3 QUIET)
 if(NOT Catch2_FOUND)
@@ -37,4 +38,11 @@ function(epifuse_test name)
     add_test(NAME ${name} COMMAND ${name})
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 900)
+endfunction()
+
+# epifuse_long_tests(NAME): the hidden cases of an epifuse_test that are tagged [long], as a ctest of its own, which runs
+# only where it is asked for.
+function(epifuse_long_tests name)
+  add_test(NAME ${name}_long COMMAND ${name} "[long]" CONFIGURATIONS long)
+  set_tests_properties(${name}_long PROPERTIES LABELS long TIMEOUT 1800 RUN_SERIAL TRUE)
 endfunction()

@@ -1,9 +1,6 @@
 // Real processes on one empty cache: each kernel is compiled once among them all, by their own counts.
-#include <csignal>
 #include <fstream>
-#include <random>
 #include <sys/wait.h>
-#include <thread>
 #include <unistd.h>
 
 #include "compiler/toolchain/nvrtc_toolchain.h"
@@ -116,53 +113,5 @@ TEST_CASE("eight processes with NVRTC compile once, and a warm one does not open
       calls += outcome.toolchain_calls;
     }
     CHECK(calls == expected);
-  }
-}
-
-// Hidden, because it takes a minute: run it as `test_jit_processes "[kills]"`.
-TEST_CASE("processes killed while NVRTC compiles stop nobody and leave nothing", "[.][kills]") {
-  const Result<Settings> settings = read_settings();
-  REQUIRE(settings);
-  REQUIRE(toolchain::NvrtcToolchain(real_file_system(), *settings).identity());
-  constexpr int kernels = 3;
-  std::mt19937 random(4711);
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    const ScratchDirectory scratch;
-    jit::EngineOptions options;
-    options.settings = *settings;
-    options.settings.cache_directory = scratch / "cache";
-    const auto work = [&](int process) {
-      jit::Engine engine(options, std::make_shared<toolchain::NvrtcToolchain>(real_file_system(), *settings),
-                         real_file_system());
-      bool good = true;
-      for (int i = 0; i < kernels; ++i) good = compiles(engine, spec((i + process) % kernels)) && good;
-      return good;
-    };
-    std::vector<pid_t> children;
-    for (int process = 0; process < processes; ++process) {
-      const pid_t child = ::fork();
-      if (child == 0) ::_exit(work(process) ? 0 : 1);
-      children.push_back(child);
-    }
-    for (int kill = 0; kill < 3; ++kill) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 600));
-      ::kill(children[static_cast<size_t>(kill)], SIGKILL);
-    }
-    for (size_t process = 0; process < children.size(); ++process) {
-      int status = 0;
-      REQUIRE(::waitpid(children[process], &status, 0) == children[process]);
-      CHECK((process < 3 || (WIFEXITED(status) && WEXITSTATUS(status) == 0)));
-    }
-    jit::Engine engine(options, std::make_shared<toolchain::NvrtcToolchain>(real_file_system(), *settings),
-                       real_file_system());
-    for (int i = 0; i < kernels; ++i) CHECK(compiles(engine, spec(i)));
-    CHECK(engine.toolchain_calls() == 0);
-    REQUIRE(engine.cache().prune(0, false));
-    const Result<std::vector<std::string>> names = real_file_system().list(scratch / "cache");
-    REQUIRE(names);
-    for (const std::string& name : *names) {
-      const cache::FileKind kind = cache::file_kind(name);
-      CHECK((kind == cache::FileKind::entry || kind == cache::FileKind::note));
-    }
   }
 }
