@@ -1,12 +1,15 @@
-"""prebuild and bundle: kernels built ahead of time, and a machine that has nothing but them. NVRTC runs some five times in
+"""prebuild and bundle: kernels built ahead of time, and a machine that has nothing but them. NVRTC runs some ten times in
 all: kernels that differ in dims alone are one compile."""
 
+import contextlib
 import ctypes
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 import unittest
 
 import support
@@ -40,6 +43,7 @@ class PrebuildTest(support.CliTest):
                                  EPIFUSE_CACHE_DIR=shared)
             self.assertEqual(len(document["kernels"]), 5)
             self.assertEqual(document["failures"], [])
+            BUNDLES["compiled"] = document["compiled"]
             BUNDLES["cache"] = shutil.copytree(shared, support.tempfile.mkdtemp(prefix="epifuse-cli-") + "/cache")
             unittest.addModuleCleanup(shutil.rmtree, os.path.dirname(BUNDLES["cache"]), ignore_errors=True)
             with open(self.path("first.epb"), "rb") as file:
@@ -52,6 +56,11 @@ class PrebuildTest(support.CliTest):
     def read(self, *names):
         with open(self.path(*names), "rb") as file:
             return file.read()
+
+    def entries(self, cache):
+        """The kernels in the directory of a cache."""
+        names = os.listdir(cache) if os.path.isdir(cache) else []
+        return [name for name in names if re.fullmatch(r"[0-9a-f]{32}\.[0-9a-f]{32}", name)]
 
     def test_folders_caches_and_jobs_do_not_show(self):
         self.bundle()
@@ -77,12 +86,39 @@ class PrebuildTest(support.CliTest):
                              **self.sealed)
         self.assertEqual(document["from"], "bundle")
 
-        # JIT and AOT give the same cubin.
-        self.run_epifuse(*arguments, "-o", "aot.cubin", "--bundle", bundle, **self.sealed)
-        jit = self.json(*arguments, "-o", "jit.cubin")
-        self.assertNotEqual(jit["from"], "bundle")
-        self.assertEqual(self.read("aot.cubin"), self.read("jit.cubin"))
-        self.assertEqual(jit["key"], self.json(*arguments, "--bundle", bundle)["key"])
+    def test_jit_and_aot_give_the_same_cubin(self):
+        bundle = self.bundle()
+        for kernel, dims in (("small", "K=64"), ("dense", "K=128")):
+            arguments = ("compile", self.two, "--kernel", kernel, "--dims", dims)
+            aot = self.json(*arguments, "-o", "aot.cubin", "--bundle", bundle, **self.sealed)
+            # Not from the cache that prebuild has filled.
+            jit = self.json(*arguments, "-o", "jit.cubin", EPIFUSE_CACHE_DIR=self.path("fresh"))
+            self.assertEqual((jit["from"], jit["compiled"], aot["from"]), ("toolchain", True, "bundle"))
+            self.assertTrue(self.read("jit.cubin").startswith(b"\x7fELF"))
+            self.assertEqual(self.read("aot.cubin"), self.read("jit.cubin"))
+            self.assertEqual(jit["key"], aot["key"])
+
+    def test_a_build_that_was_killed_goes_on_where_it_was(self):
+        self.bundle()
+        cache, whole = self.path("cut"), BUNDLES["compiled"]
+        arguments = ("prebuild", self.two, *DIMS, "-o", "cut.epb", "--jobs", "1")
+        build = self.start(*arguments, EPIFUSE_CACHE_DIR=cache, start_new_session=True)
+        try:
+            deadline = time.monotonic() + 120
+            while not self.entries(cache):
+                self.assertIsNone(build.poll(), "it ended before it could be killed")
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.005)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(build.pid, signal.SIGKILL)  # with its workers
+            build.communicate()
+        self.assertFalse(os.path.exists(self.path("cut.epb")))
+        there = len(self.entries(cache))
+        self.assertTrue(1 <= there < whole, f"{there} of {whole}")
+        document = self.json(*arguments, EPIFUSE_CACHE_DIR=cache)
+        self.assertEqual(document["compiled"], whole - there)
+        self.assertEqual(self.read("cut.epb"), BUNDLES["bytes"])
 
     @unittest.skipUnless(shutil.which("strace"), "strace is not installed")
     def test_with_a_complete_bundle_no_nvrtc_is_opened_and_no_file_is_written(self):

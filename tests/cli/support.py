@@ -78,9 +78,10 @@ class CliTest(unittest.TestCase):
     def small(self):
         return self.write("small.epi", SMALL)
 
-    def start(self, *arguments, **settings):
+    def start(self, *arguments, start_new_session=False, **settings):
         return subprocess.Popen([EPIFUSE, *arguments], cwd=self.folder, env={**self.environment, **settings},
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                start_new_session=start_new_session)
 
     def run_epifuse(self, *arguments, code=0, raw=False, **settings):
         """Stdout and stderr of a run that must end with the code."""
