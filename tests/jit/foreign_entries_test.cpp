@@ -38,6 +38,11 @@ const std::pair<const char*, std::function<void(cache::Entry&)>> changes[] = {
      [](cache::Entry& entry) { becomes(entry, "\"kernel\":\"small\"", "\"kernel\":\"other\""); }},
     {"its cubin has no function 'kernel_small'",
      [](cache::Entry& entry) { becomes(entry, ".text.kernel_small", ".text.kernel_smell"); }},
+    {"its cubin is for sm_80",
+     [](cache::Entry& entry) {
+       const size_t cubin = KernelImage::split(entry.payload)->cubin.size();
+       entry.payload[entry.payload.size() - cubin + 49] = 80;  // the place of the capability in an ELF's flags
+     }},
     {"what it has for a cubin is none",
      [](cache::Entry& entry) {
        const size_t cubin = KernelImage::split(entry.payload)->cubin.size();
