@@ -7,7 +7,9 @@
 #include "compiler/parser/format.h"
 #include "compiler/toolchain/artifact_request.h"
 #include "jit/artifact_store.h"
+#include "runtime/bind.h"
 #include "tests/jit/support.h"
+#include "tests/support/fake_driver.h"
 
 using namespace epifuse;
 using namespace epifuse::test;
@@ -135,6 +137,46 @@ TEST_CASE("B116 the key follows from what is asked for, before anything is compi
     return Status();
   };
   CHECK(first.compile()->key == second.compile()->key);
+}
+
+TEST_CASE("B123 two hundred numbers of rows are one compile and one load") {
+  FakeDriver driver;  // outlives what the engine has loaded
+  MemoryFileSystem disk;
+  TestEngine engine(disk);
+  runtime::DevicePtr device;
+  for (int64_t rows = 1; rows <= 200; ++rows) {
+    CAPTURE(rows);
+    // As a program would that keeps nothing from step to step.
+    const jit::CompiledKernelPtr compiled = engine.compile();
+    const RecipeStep& step = compiled->image.recipe.steps.at(0);
+    driver.entries = {{step.entry, step.parameter_bytes}};
+    if (!device) device = *runtime::Device::open(driver.table(), 0);
+    driver.current = FakeDriver::primary_context(0);
+    const auto loaded = engine->load(compiled, device);
+    REQUIRE(loaded);
+    runtime::Arguments arguments;
+    arguments.dims = compiled->dims();
+    for (const RecipeTensor& tensor : compiled->image.recipe.tensors) {
+      runtime::TensorArgument& argument = arguments.tensors.emplace_back();
+      argument.name = tensor.name;
+      argument.pointer = (arguments.tensors.size() + 1) << 24;
+      for (const IntExpr& extent : tensor.extents)
+        argument.extents.push_back(*extent.evaluate([&](std::string_view name) -> std::optional<int64_t> {
+          if (name == "M") return rows;
+          for (const runtime::NamedInteger& dim : arguments.dims)
+            if (dim.name == name) return dim.value;
+          return std::nullopt;
+        }));
+    }
+    const auto call = runtime::bind_call(loaded->module, arguments);
+    INFO((call ? std::string() : call.error().message));
+    REQUIRE(call);
+    REQUIRE(call->launch(nullptr));
+  }
+  CHECK(driver.launches.size() == 200);
+  CHECK(driver.launches.front().grid < driver.launches.back().grid);
+  CHECK(engine.toolchain->calls() == 1);
+  CHECK(driver.count("library_load_data") == 1);
 }
 
 TEST_CASE("an Engine in a forked child says so, and one made there works") {
