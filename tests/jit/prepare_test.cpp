@@ -1,6 +1,8 @@
 // Engine::prepare and seal, and both through the C interface: what is loaded before a program may not wait any more,
 // and what is said of what comes too late.
+#include <cstdio>
 #include <fmt/format.h>
+#include <fstream>
 #include <sys/wait.h>
 #include <thread>
 
@@ -35,6 +37,18 @@ CompilerOptions without(const std::string& name) {
 // The content of every cubin that the fake toolchain makes.
 const size_t cubin_bytes = ("cubin of " + digest("").hex()).size();
 
+// The path of the file whose mapping holds this address, "" where it is no file's.
+std::string mapped_file(const void* address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long from = 0, to = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx", &from, &to) != 2) continue;
+    const auto at = reinterpret_cast<unsigned long>(address);
+    if (at >= from && at < to) return line.find('/') == std::string::npos ? "" : line.substr(line.find('/'));
+  }
+  return "";
+}
+
 // A fake GPU that knows the entries of every kernel that it is shown.
 class Machine {
  public:
@@ -45,6 +59,7 @@ class Machine {
                                     unsigned count, int* library_options, void** library_values,
                                     unsigned library_count) {
       Machine& machine = *state();
+      machine.loaded_from.push_back(mapped_file(data));
       machine.driver.entries =
           machine.known_[std::string(static_cast<const char*>(data) + fake_cubin_content, cubin_bytes)];
       return machine.driver.table()->library_load_data(library, data, options, values, count, library_options,
@@ -68,7 +83,8 @@ class Machine {
   }
   int loads() const { return driver.count("library_load_data"); }
 
-  FakeDriver driver;  // outlives the device
+  FakeDriver driver;                     // outlives the device
+  std::vector<std::string> loaded_from;  // for each load the file whose mapping was read, or nothing
   runtime::Driver table;
   runtime::DevicePtr device;
 
@@ -167,6 +183,22 @@ TEST_CASE("prepare takes what came from the cache, and a kernel of which nobody 
   REQUIRE(engine->seal());
   CHECK(engine->load(engine.compile(), machine.device));
   CHECK(machine.loads() == 1);
+}
+
+TEST_CASE("the driver reads a bundle's cubins from the file, which is mapped and not copied") {
+  Machine machine;
+  const ScratchDirectory scratch;
+  const std::string path = scratch / "b.epb";
+  REQUIRE(real_file_system().write_atomically(path, bundle_of(machine, {with_k(64), with_k(128)})));
+  TestEngine engine(real_file_system(), "", with_bundles({path}));
+  REQUIRE(engine->prepare(machine.device));
+  REQUIRE(!machine.loaded_from.empty());
+  for (const std::string& file : machine.loaded_from) CHECK(file == path);
+  // So it is with what is asked for before.
+  TestEngine asks(real_file_system(), "", with_bundles({path}));
+  machine.loaded_from.clear();
+  REQUIRE(asks->load(asks.compile(), machine.device));
+  CHECK(machine.loaded_from == std::vector<std::string>{path});
 }
 
 TEST_CASE("after seal a compile is an error that names the kernel, and nothing is compiled or written for it") {
