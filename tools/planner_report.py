@@ -59,8 +59,8 @@ def main():
         rows.append({"kind": kind, "kernel": kernel[1], "shape": "x".join(map(str, shape)),
                      **{key: told[key] for key in ("legal_plans", "best", "choice_of_model", "choice_over_best",
                                                    "sm_clock_mhz", "hot")},
-                     "measured": len(told["plans"]),
-                     "plans": {plan["plan"]: round(plan["ms"], 4) for plan in told["plans"]}})
+                     "measured": sum("ms" in plan for plan in told["plans"]),
+                     "plans": {plan["plan"]: round(plan["ms"], 4) for plan in told["plans"] if "ms" in plan}})
         row = rows[-1]
         print(f"{kind:6s} {row['kernel']:16s} {row['shape']:20s} {row['choice_over_best']:.3f}  {row['choice_of_model']:28s} "
               f"best {row['best']:34s} of {row['measured']} of {row['legal_plans']}  {row['sm_clock_mhz']:.0f} MHz", flush=True)
