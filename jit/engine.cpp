@@ -333,6 +333,8 @@ Result<KernelImage> Engine::compile_text(const toolchain::CompileRequest& reques
   return std::move(artifact->image);
 }
 
+bool Engine::may_compile() const { return state_->may_compile && !state_->sealed; }
+
 Result<LoadedKernel> Engine::load(CompiledKernelPtr compiled, const runtime::DevicePtr& device) {
   if (const Status here = state_->made_here.check("this Engine"); !here) return here.error();
   EPIFUSE_ENSURE(compiled && device, "load of nothing");

@@ -127,6 +127,9 @@ class Engine {
   // compiles the unfused form of a kernel calls this.
   void record(const Program& program, const ir::Graph& graph, const CompilerOptions& options, bool unfused);
 
+  // Whether what is found nowhere is compiled: not under Settings::jit off, nor after seal().
+  bool may_compile() const;
+
   // Toolchain calls of this engine so far: tests and `--json` count them.
   int toolchain_calls() const;
   cache::KernelCache& cache();

@@ -13,7 +13,8 @@
 
 namespace epifuse::jit {
 
-// Products of fewer multiply-adds than `from` are made on the CPU. The engine must outlive the provider.
+// Products of fewer multiply-adds than `from` are made on the CPU, and so are all where the kernel is in no cache and
+// the engine compiles nothing. The engine must outlive the provider.
 std::unique_ptr<interpreter::GemmProvider> gpu_gemm(Engine& engine, runtime::DevicePtr device, double from = 0,
                                                     int threads = 0);
 

@@ -106,8 +106,6 @@ class EpilogueEmitter {
   bool reads_ahead(const Sink& sink) const;
   bool reads_any_ahead() const { return count_read_ahead() != 0; }
   int64_t count_read_ahead() const;
-  // Whether a tile's depth decides: it is a group's number of rows.
-  bool reads_ahead_by_depth() const { return plan_.gemm.form == lowering::GemmForm::ragged_depth; }
   void open_old_values();
   void add_to_old_values(const Sink& sink);
 

@@ -136,28 +136,21 @@ int64_t EpilogueEmitter::count_read_ahead() const {
 void EpilogueEmitter::open_old_values() {
   if (!reads_any_ahead()) return;
   line("    OwnColumns next_columns(lane, first_column, p.columns);");
-  if (reads_ahead_by_depth()) line("    const bool ahead = tile.depth < deep_tile;");
   for (const Sink& sink : plan_.epilogue.sinks) {
     if (!reads_ahead(sink)) continue;
     const std::string& name = output_tensor(sink).name;
     line("    OldValues<{}, {}> old_{};", tag(output_tensor(sink)),
          count_read_ahead() == 1 && leaves_registers() ? 4 : 2, name);
     line("    old_{}.load({}, {}, p.pitch_{}, rows_{}, next_columns, {});", name,
-         reads_ahead_by_depth() ? "ahead && tile.depth != 0"
-         : guards_empty(sink)   ? "tile.depth != 0"
-                                : "true",
-         out_buffer(sink), name, sink.place, output_column(sink, 0, "next_columns.first"));
+         guards_empty(sink) ? "tile.depth != 0" : "true", out_buffer(sink), name, sink.place,
+         output_column(sink, 0, "next_columns.first"));
   }
 }
 
 void EpilogueEmitter::add_to_old_values(const Sink& sink) {
   const std::string& name = output_tensor(sink).name;
-  const std::string on = guards_empty(sink) ? "tile.depth != 0" : "true";
-  if (reads_ahead_by_depth())
-    line("        if (!ahead) old_{}.load({}, {}, p.pitch_{}, rows_{}, columns, {});", name, on, out_buffer(sink), name,
-         sink.place, output_column(sink, 0));
-  line("        old_{}.add({}, value0, {}, p.pitch_{}, rows_{}, columns, {}, {}block + 1 < {}, next_columns, {});",
-       name, on, out_buffer(sink), name, sink.place, output_column(sink, 0), reads_ahead_by_depth() ? "ahead && " : "",
+  line("        old_{}.add({}, value0, {}, p.pitch_{}, rows_{}, columns, {}, block + 1 < {}, next_columns, {});", name,
+       guards_empty(sink) ? "tile.depth != 0" : "true", out_buffer(sink), name, sink.place, output_column(sink, 0),
        leaves_out_blocks() ? "blocks(p, first_column)" : std::to_string(blocks()),
        output_column(sink, 0, "next_columns.first"));
 }

@@ -90,10 +90,6 @@ EPIFUSE_DEVICE void store_rows(const Block& block, void* base, i64 pitch, const 
   }
 }
 
-// From this depth on a tile's main loop hides the wait for old values, and reading them ahead of their block brings
-// nothing; where operands are large it has cost a tenth (docs/optimisations.md).
-constexpr int deep_tile = 3072;
-
 // Old values in row order, `ahead` of the thread's rows at once: while they are under way, the rows before are stored.
 template <class Storage, int ahead>
 struct OldValues {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "compiler/toolchain/nvrtc_toolchain.h"
 #include "tests/gpu/support/kernels.h"
 #include "tests/support/host_data.h"
 
@@ -63,4 +64,22 @@ TEST_CASE("a product without depth is zero, and NaN stays NaN") {
   CHECK(c[1] == 0);
   CHECK(std::isnan(c[2]));
   CHECK(std::isnan(c[3]));
+}
+
+TEST_CASE("where nothing is compiled the reference's product is the CPU's own") {
+  jit::EngineOptions options;
+  options.read_cache = false;
+  options.settings.jit = false;
+  auto nvrtc = std::make_shared<toolchain::NvrtcToolchain>(real_file_system(), options.settings);
+  jit::Engine without(options, nvrtc, real_file_system());
+  CHECK(!without.may_compile());
+  const HostTensor ones = tensor_of(Storage::bf16, {2, 32}, std::vector<double>(64, 1));
+  GemmTask task;
+  task.a = {&ones, {0, 32}, 1};
+  task.b = {&ones, {0, 32}, 1};
+  task.blocks = {{0, 2, 0, 0, 0, 0, 32}};
+  task.rows = task.cols = 2;
+  std::vector<double> c(4, -1);
+  must(jit::gpu_gemm(without, gpu().device)->multiply(task, c.data()));
+  CHECK(c == std::vector<double>(4, 32));
 }
