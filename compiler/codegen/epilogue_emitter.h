@@ -53,9 +53,6 @@ class EpilogueEmitter {
   bool is_pass() const { return plan_.schedule.family == lowering::Family::pass; }
   int blocks() const { return plan_.part_tile() / lowering::block_columns; }
 
-  // Whether accumulators leave registers for what waits from block to block.
-  bool leaves_registers() const { return plan_.part_tile() * plan_.gemm.parts <= 128; }
-
   // Where the thread stands: its lane, and its rows in every place.
   void locate(std::string_view indent);
   void load_rows(const EpilogueInput& in, std::string_view indent);

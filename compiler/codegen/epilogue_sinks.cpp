@@ -48,8 +48,9 @@ void EpilogueEmitter::open_sinks() {
 }
 
 bool EpilogueEmitter::joins_scales(const Sink& sink) const {
-  return sink.kind == SinkKind::mx_rows && !alternates(sink) && sink.gathered_scales == 1 && blocks() <= 8 &&
-         (leaves_registers() || plan_.schedule.places_anew) && (sink.values.size() == 1 || plan_.deal == Deal::halves);
+  return sink.kind == SinkKind::mx_rows && !alternates(sink) && sink.gathered_scales == 1 &&
+         (plan_.leaves_registers() || plan_.schedule.places_anew) &&
+         (sink.values.size() == 1 || plan_.deal == Deal::halves);
 }
 
 void EpilogueEmitter::finish_row_scales() {
@@ -125,7 +126,7 @@ void EpilogueEmitter::clear_gaps() {
 
 bool EpilogueEmitter::reads_ahead(const Sink& sink) const {
   return sink.kind == SinkKind::rows && sink.accumulate && sink.values.size() == 1 && !is_pass() &&
-         (plan_.natural_rows() || leaves_registers());
+         (plan_.natural_rows() || plan_.leaves_registers());
 }
 
 int64_t EpilogueEmitter::count_read_ahead() const {
@@ -140,7 +141,7 @@ void EpilogueEmitter::open_old_values() {
     if (!reads_ahead(sink)) continue;
     const std::string& name = output_tensor(sink).name;
     line("    OldValues<{}, {}> old_{};", tag(output_tensor(sink)),
-         count_read_ahead() == 1 && leaves_registers() ? 4 : 2, name);
+         count_read_ahead() == 1 && plan_.leaves_registers() ? 4 : 2, name);
     line("    old_{}.load({}, {}, p.pitch_{}, rows_{}, next_columns, {});", name,
          guards_empty(sink) ? "tile.depth != 0" : "true", out_buffer(sink), name, sink.place,
          output_column(sink, 0, "next_columns.first"));

@@ -188,16 +188,17 @@ void sort_by_cost(std::vector<KernelPlan>& plans) {
                    [](const KernelPlan& a, const KernelPlan& b) { return a.cost < b.cost; });
 }
 
-std::vector<KernelPlan> usual_plans(Planner& planner, std::vector<ImpossiblePlan>& impossible) {
+// `impossible` gets the tiles that are not among them, where it is asked for.
+std::vector<KernelPlan> usual_plans(Planner& planner, std::vector<ImpossiblePlan>* impossible = nullptr) {
   std::vector<KernelPlan> plans;
   for (const TileChoice& choice : tile_choices) {
     if (std::optional<KernelPlan> plan = planner.make({Family::gemm, choice.cooperative, choice.tile_columns})) {
       plans.push_back(*std::move(plan));
-    } else {
+    } else if (impossible) {
       Schedule schedule;
       schedule.cooperative = choice.cooperative;
       schedule.tile_columns = choice.tile_columns;
-      impossible.push_back({schedule_name(schedule), planner.why()});
+      impossible->push_back({schedule_name(schedule), planner.why()});
     }
   }
   sort_by_cost(plans);
@@ -236,7 +237,7 @@ int choose_ctas(const ir::Graph& graph, const KernelPlan& plan) {
 std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan& base, Diagnostics& diagnostics,
                                         std::vector<ImpossiblePlan>& impossible) {
   Planner planner(graph, base);
-  std::vector<KernelPlan> plans = usual_plans(planner, impossible);
+  std::vector<KernelPlan> plans = usual_plans(planner, &impossible);
   if (plans.empty()) {
     diagnostics.error(graph.nodes[static_cast<size_t>(base.gemm.nodes[0])].where,
                       "a tile for this kernel is not lowered yet: " + planner.why());
@@ -258,8 +259,7 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
 std::vector<KernelPlan> all_plans(const ir::Graph& graph, const KernelPlan& base) {
   Planner planner(graph, base);
   std::vector<KernelPlan> plans;
-  std::vector<ImpossiblePlan> impossible;
-  for (const KernelPlan& usual : usual_plans(planner, impossible)) {
+  for (const KernelPlan& usual : usual_plans(planner)) {
     const Schedule& schedule = usual.schedule;
     ScheduleName name{Family::gemm, schedule.cooperative, schedule.tile_columns};
     const int64_t tile = int64_t{usual.part_tile()} * schedule.slices();

@@ -264,6 +264,9 @@ struct KernelPlan {
 
   int part_tile() const { return schedule.tile_columns / gemm.parts; }
 
+  // Whether accumulators leave registers for what waits from block to block.
+  bool leaves_registers() const { return part_tile() * gemm.parts <= 128; }
+
   // The columns of both halves lie by turns in one MN-major weight, in pieces of a block at most: they are brought
   // together, and told apart among the accumulators.
   bool interleaved_weight() const {

@@ -14,6 +14,7 @@ struct Constants {
   double flops_per_cycle = 4096;  // of a multiprocessor, on 16-bit operands
   // Sizes that only a launch has: rows of all groups. A wave that is not full is half full on the average.
   double launch_rows = 32768, unknown_tail = 0.5;
+  int64_t launch_groups = 16;
 
   // What a tile costs beside its main loop: the pipeline fills, turns change hands; and of its epilogue what the other
   // warpgroup's main loop does not hide.
@@ -143,7 +144,8 @@ double waves(const ir::Graph& graph, const KernelPlan& plan) {
 double main_loop_cycles(const ir::Graph& graph, const KernelPlan& plan) {
   const std::optional<int64_t> fixed = graph.fixed_value(plan.gemm.depth);
   const std::optional<int64_t> groups = plan.gemm.grouped() ? graph.fixed_value(plan.gemm.groups) : std::nullopt;
-  const double of_launch = constants.launch_rows / static_cast<double>(std::max<int64_t>(1, groups.value_or(16)));
+  const double of_launch =
+      constants.launch_rows / static_cast<double>(std::max<int64_t>(1, groups.value_or(constants.launch_groups)));
   const double depth = up(fixed ? static_cast<double>(*fixed) : of_launch, k_tile) * k_tile * plan.gemm.segments;
   return 2.0 * tile_rows * plan.schedule.tile_columns * plan.schedule.slices() * depth / constants.flops_per_cycle;
 }
@@ -162,8 +164,7 @@ double adding_cycles(const ir::Graph& graph, const KernelPlan& plan) {
     if (sink.accumulate)
       bytes += 2.0 * static_cast<double>(sink.values.size()) *
                storage_bits(graph.outputs[static_cast<size_t>(sink.output)].tensor.type.storage()) / 8;
-  const double rate =
-      constants.adding_bytes_per_cycle * (plan.schedule.tile_columns > 128 ? constants.two_rows_ahead : 1);
+  const double rate = constants.adding_bytes_per_cycle * (plan.leaves_registers() ? 1 : constants.two_rows_ahead);
   return bytes * tile_rows * plan.part_tile() * plan.schedule.slices() / rate;
 }
 

@@ -53,24 +53,6 @@ bool work(const std::string& directory, const EventLog& log, unsigned seed) {
   return right;
 }
 
-// No make begins while another one of the key is under way, unless that one's process was killed. The number of makes
-// that a kill cut off.
-int check_one_at_a_time(const EventLog& log, const std::set<pid_t>& killed) {
-  std::map<std::string, pid_t> under_way;
-  int cut_off = 0;
-  for (const EventLog::Event& event : log.events()) {
-    const auto other = under_way.find(event.key);
-    if (event.what == "start") {
-      CHECK((other == under_way.end() || killed.contains(other->second)));
-      cut_off += other != under_way.end();
-      under_way[event.key] = event.process;
-    } else if (other != under_way.end() && other->second == event.process) {
-      under_way.erase(other);
-    }
-  }
-  return cut_off;
-}
-
 // All entries are there, whole, and nothing else.
 void check_directory(const std::string& directory) {
   KernelCache cache(real_file_system(), options_for(directory));
@@ -112,13 +94,14 @@ int run(unsigned seed, const std::multimap<int, int>& moments) {
     if (good) killed.erase(child);  // the kill came too late
     CHECK((good || killed.contains(child)));
   }
-  const int cut_off = check_one_at_a_time(log, killed);
+  const Makes makes = makes_in(log, killed);
+  CHECK(makes.one_at_a_time);
   for (int i = 0; i < keys; ++i) {
     const int made_by_the_living = log.count("made", key_of(i).first(), killed);
     CHECK((made_by_the_living == 1 || (made_by_the_living == 0 && !killed.empty())));
   }
   check_directory(directory);
-  return cut_off;
+  return makes.cut_off;
 }
 
 }  // namespace

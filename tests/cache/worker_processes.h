@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fcntl.h>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -66,5 +67,28 @@ class EventLog {
  private:
   std::string path_;
 };
+
+// What was made, by the log's "start" and "made".
+struct Makes {
+  bool one_at_a_time = true;  // none begins while another of its key is under way, unless that one's process was killed
+  int cut_off = 0;            // that a kill ended, and somebody else began again
+  bool all_ended = true;      // nothing that was cut off is still wanting
+};
+inline Makes makes_in(const EventLog& log, const std::set<pid_t>& killed) {
+  Makes makes;
+  std::map<std::string, pid_t> under_way;
+  for (const EventLog::Event& event : log.events()) {
+    const auto other = under_way.find(event.key);
+    if (event.what == "start") {
+      makes.one_at_a_time = makes.one_at_a_time && (other == under_way.end() || killed.contains(other->second));
+      makes.cut_off += other != under_way.end();
+      under_way[event.key] = event.process;
+    } else if (other != under_way.end() && other->second == event.process) {
+      under_way.erase(other);
+    }
+  }
+  makes.all_ended = under_way.empty();
+  return makes;
+}
 
 }  // namespace epifuse::test

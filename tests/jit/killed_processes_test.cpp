@@ -159,31 +159,22 @@ struct Crowd {
 
   // What the processes say they did: each kernel is compiled once, but by those that were killed, and by one at a time.
   static int check_events(const EventLog& log, const std::set<pid_t>& killed) {
-    std::map<std::string, pid_t> under_way;
+    const Makes makes = makes_in(log, killed);
+    CHECK(makes.one_at_a_time);
+    CHECK(makes.all_ended);  // what was cut off was made by another
     std::map<pid_t, int> begun, reported;
-    int cut_off = 0;
     for (const EventLog::Event& event : log.events()) {
-      const auto other = under_way.find(event.key);
-      if (event.what == "start") {
-        CHECK((other == under_way.end() || killed.contains(other->second)));
-        cut_off += other != under_way.end();
-        under_way[event.key] = event.process;
-        ++begun[event.process];
-      } else if (event.what == "calls") {
-        reported[event.process] = std::stoi(event.key);
-      } else if (other != under_way.end() && other->second == event.process) {
-        under_way.erase(other);
-      }
+      if (event.what == "start") ++begun[event.process];
+      if (event.what == "calls") reported[event.process] = std::stoi(event.key);
     }
     for (const auto& [process, calls] : reported) CHECK(calls == begun[process]);
     CHECK(reported.size() >= processes - killed.size());
-    CHECK(under_way.empty());  // what was cut off was made by another
     for (int kernel = 0; kernel < kernels; ++kernel) {
       const int by_the_living = log.count("start", name_of(kernel), killed);
       const bool by_the_killed = log.count("made", name_of(kernel)) > log.count("made", name_of(kernel), killed);
       CHECK((by_the_living == 1 || (by_the_living == 0 && by_the_killed)));
     }
-    return cut_off;
+    return makes.cut_off;
   }
 
   std::vector<Program> programs;
