@@ -2,11 +2,11 @@
 // interpreter over ragged groups: as written, and those with an activation also with their bf16 outputs made f32.
 #include <algorithm>
 
-#include "compiler/interpreter/parallel.h"
 #include "compiler/ir/graph.h"
 #include "compiler/semantics/resolve.h"
 #include "jit/verify.h"
 #include "tests/gpu/support/kernels.h"
+#include "tests/gpu/support/side_by_side.h"
 
 using namespace epifuse;
 using namespace epifuse::test;
@@ -85,55 +85,56 @@ bool is_grouped(const Case& one) {
                      [](const ir::Dimension& dim) { return dim.kind == ir::DimKind::grouped; });
 }
 
-jit::CompiledKernelPtr compile(const Case& one, const Sizes& set, std::string& why) {
+// What is wrong with a kernel at these sizes and with these data. Called on any thread: no assertions.
+std::string wrong_with(const Case& one, const Sizes& set, jit::DataMode mode, uint64_t seed) {
+  static const Target target = must(runtime::target_of(gpu().device->info()));
+  const std::string name = one.name + ", " + set.name + ", mode " + std::to_string(static_cast<int>(mode)) + "\n";
   Diagnostics diagnostics;
   CompilerOptions options;
-  options.target = must(runtime::target_of(gpu().device->info()));
+  options.target = target;
   for (const ir::Dimension& dim : one.graph.dims)
     if (dim.kind == ir::DimKind::fixed)
       options.dims[dim.name] = dim.name == "E"   ? static_cast<int64_t>(set.counts.size())
                                : dim.name == "H" ? set.hidden
                                                  : 160;
-  const auto compiled = must(engine().compile(*one.program, one.kernel, options, diagnostics));
-  why = diagnostics.print();
-  return compiled.value_or(nullptr);
+  const auto compiled = engine().compile(*one.program, one.kernel, options, diagnostics);
+  if (!compiled) return name + compiled.error().message;
+  if (!*compiled) return name + diagnostics.print();
+  const jit::CompiledKernelPtr& kernel = **compiled;
+  if (kernel->image.spill_bytes != 0) return name + "registers are spilled";
+  if (kernel->image.wgmma_serialized) return name + "products are serialised";
+  jit::VerifyOptions run;
+  run.inputs.slack_rows = set.slack_rows;
+  run.inputs.threads = 1;
+  if (is_grouped(one))
+    run.inputs.counts = set.counts;
+  else
+    run.inputs.sizes["S"] = set.counts.back();
+  run.inputs.mode = mode;
+  run.inputs.seed = seed;
+  const auto report = jit::verify(engine(), kernel, run, gpu().device);
+  if (!report) return name + report.error().message;
+  return report->ok ? "" : name + report->print();
 }
 
 }  // namespace
 
 TEST_CASE("every kernel of every training step is right on ragged groups") {
+  struct Run {
+    const Case* one;
+    const Sizes* set;
+    jit::DataMode mode;
+  };
   const std::vector<Case> all = cases();
-  const std::vector<Sizes>& sizes = all_sizes();
+  std::vector<Run> runs;
+  // Cases turn fastest: while one compiles, the next threads are at other cases.
+  for (const Sizes& set : all_sizes())
+    for (const jit::DataMode mode : {jit::DataMode::integers, jit::DataMode::scaled})
+      for (const Case& one : all)
+        if (mode != jit::DataMode::scaled || set.all_modes) runs.push_back({&one, &set, mode});
   engine();  // made here: it asserts
-  // One group count or another, the text is the same: the first compile serves all.
-  std::vector<std::string> why(all.size());
-  interpreter::parallel_for(static_cast<int64_t>(all.size()), 0, [&](int64_t i) {
-    compile(all[static_cast<size_t>(i)], sizes[0], why[static_cast<size_t>(i)]);
+  check_side_by_side(static_cast<int64_t>(runs.size()), [&](int64_t i) {
+    const Run& run = runs[static_cast<size_t>(i)];
+    return wrong_with(*run.one, *run.set, run.mode, static_cast<uint64_t>(i) + 1);
   });
-  uint64_t seed = 0;
-  for (size_t i = 0; i < all.size(); ++i) {
-    INFO(all[i].name << "\n" << why[i]);
-    for (const Sizes& set : sizes) {
-      std::string ignored;
-      const auto kernel = compile(all[i], set, ignored);
-      CHECK(kernel);
-      if (!kernel) break;
-      CHECK(kernel->image.spill_bytes == 0);
-      CHECK(!kernel->image.wgmma_serialized);
-      jit::VerifyOptions run;
-      run.inputs.slack_rows = set.slack_rows;
-      if (is_grouped(all[i]))
-        run.inputs.counts = set.counts;
-      else
-        run.inputs.sizes["S"] = set.counts.back();
-      for (const jit::DataMode mode : {jit::DataMode::integers, jit::DataMode::scaled}) {
-        if (mode == jit::DataMode::scaled && !set.all_modes) continue;
-        run.inputs.mode = mode;
-        run.inputs.seed = ++seed;
-        const auto report = must(jit::verify(engine(), kernel, run, gpu().device));
-        INFO("mode " << static_cast<int>(mode) << ", " << set.name << "\n" << report.print());
-        CHECK(report.ok);
-      }
-    }
-  }
 }
