@@ -98,8 +98,11 @@ void EpilogueEmitter::loop_over_blocks() {
   for (const ValueCluster& cluster : clusters_) store(cluster);
   if (rolled() && !is_pass()) {
     const int places = plan_.interleaved_weight() ? 2 : at_once;
-    line("      {}sums.{}();", at_once == 1 ? "" : fmt::format("if (own == {}) ", at_once - 1),
-         places == 1 ? "shift" : fmt::format("template shift<{}>", places));
+    if (plan_.schedule.takes_blocks)
+      line("      sums.template take<{}>(block + 1);", plan_.gemm.parts);
+    else
+      line("      {}sums.{}();", at_once == 1 ? "" : fmt::format("if (own == {}) ", at_once - 1),
+           places == 1 ? "shift" : fmt::format("template shift<{}>", places));
   }
   line("    }}");
 }

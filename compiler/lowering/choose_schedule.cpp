@@ -18,8 +18,9 @@ constexpr int operand_row_bytes = 128;
 constexpr int barrier_bytes_per_stage = 16;
 constexpr int alignment = 1024;  // of a stage and of a slot: the swizzle's pattern
 constexpr int most_stages = 16, most_band = 1024;
-constexpr int most_weight_of_code = 50;  // in a loop that still fits into 32 KiB of instructions
-constexpr std::ptrdiff_t shortlist = 4;  // plans that are tried before the last ways out
+constexpr int most_weight_of_code = 50;          // in a loop that still fits into 32 KiB of instructions
+constexpr int most_weight_beside_branches = 70;  // heavier epilogues spill where branches fetch accumulators
+constexpr std::ptrdiff_t shortlist = 4;          // plans that are tried before the last ways out
 
 struct TileChoice {
   bool cooperative;
@@ -127,6 +128,9 @@ class Planner {
       if (plan.part_tile() % (2 * block_columns) == 0 && 2 * epilogue_.weight <= most_weight_of_code)
         schedule.blocks_at_once = 2;
     }
+    schedule.takes_blocks = schedule.rolled && schedule.blocks_at_once == 1 && plan.gemm.parts == 1 &&
+                            plan.leaves_registers() && epilogue_.weight <= most_weight_beside_branches &&
+                            !outlasts_main_loop(graph_, plan, epilogue_);
     schedule.places_anew = schedule.rolled && will_spill(plan, epilogue_);
     if (!fits_columns(plan)) return std::nullopt;
     gather_scales(plan);

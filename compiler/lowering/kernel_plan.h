@@ -210,10 +210,11 @@ struct Schedule {
   bool cooperative = false;  // false: pingpong
   int tile_columns = 128;    // of one consumer warpgroup, all parts
   int stages = 6;
-  int usual_stages = 6;            // what the planner takes for such a tile
-  int tile_input_stages = 1;       // slots of the ring for full-tile inputs, for each consumer warpgroup
-  bool rolled = true;              // the epilogue's loop over blocks is a loop
-  int blocks_at_once = 1;          // … which takes so many blocks, one behind the other
+  int usual_stages = 6;       // what the planner takes for such a tile
+  int tile_input_stages = 1;  // slots of the ring for full-tile inputs, for each consumer warpgroup
+  bool rolled = true;         // the epilogue's loop over blocks is a loop
+  int blocks_at_once = 1;     // … which takes so many blocks, one behind the other
+  bool takes_blocks = false;  // … which fetches the next block's accumulators, instead of moving all of them down
   bool leaves_out_blocks = false;  // … and ends with the output's columns
   bool places_anew = false;        // … and finds out for each block where the thread stands: no registers keep it
   bool separate = false;  // values that share operations are computed one by one all the same, which needs the fewest

@@ -183,6 +183,10 @@ bool is_exposed(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCo
   return epilogue_cycles(plan, epilogue) > constants.exposed * main_loop_cycles(graph, plan);
 }
 
+bool outlasts_main_loop(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue) {
+  return epilogue_cycles(plan, epilogue) > main_loop_cycles(graph, plan);
+}
+
 double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue) {
   const Schedule& schedule = plan.schedule;
   const double main_loop = main_loop_cycles(graph, plan), work = epilogue_cycles(plan, epilogue);

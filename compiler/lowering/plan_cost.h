@@ -23,6 +23,9 @@ bool will_spill(const KernelPlan& plan, const EpilogueCost& epilogue);
 // Whether much of the epilogue is not hidden under main loops, so that larger code pays which takes fewer instructions.
 bool is_exposed(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue);
 
+// Whether it takes longer than a main loop: then it runs by itself part of the time, and its latency counts most.
+bool outlasts_main_loop(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue);
+
 // Cycles of a launch of usual size (or of the size that the dimensions give it); less is better.
 double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue);
 

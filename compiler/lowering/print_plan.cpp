@@ -12,8 +12,9 @@ namespace {
 std::string loop_name(const Schedule& schedule) {
   if (!schedule.rolled) return "unrolled";
   return fmt::format(
-      "rolled{}{}{}", schedule.blocks_at_once == 1 ? "" : fmt::format(", {} at once", schedule.blocks_at_once),
-      schedule.leaves_out_blocks ? ", up to the last column" : "", schedule.places_anew ? ", places found anew" : "");
+      "rolled{}{}{}{}", schedule.blocks_at_once == 1 ? "" : fmt::format(", {} at once", schedule.blocks_at_once),
+      schedule.takes_blocks ? ", fetches blocks" : "", schedule.leaves_out_blocks ? ", up to the last column" : "",
+      schedule.places_anew ? ", places found anew" : "");
 }
 
 std::string node_text(const ir::Graph& graph, const Epilogue& epilogue, const EpilogueNode& node) {

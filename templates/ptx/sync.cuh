@@ -33,6 +33,9 @@ EPIFUSE_DEVICE int thread_index_now() {
   return static_cast<int>(index);
 }
 
+// In front of what must stay behind its branch: the compiler would rather do all of it and select.
+EPIFUSE_DEVICE void stay_a_branch() { asm volatile("" ::: "memory"); }
+
 // The same value in all lanes, and the compiler knows it: what depends on it stays in uniform registers.
 EPIFUSE_DEVICE int warp_uniform(int value) { return __shfl_sync(~0u, value, 0); }
 

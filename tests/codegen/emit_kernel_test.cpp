@@ -214,6 +214,21 @@ TEST_CASE("halves that alternate in a weight with contiguous columns are told ap
   }
 }
 
+TEST_CASE("a rolled loop fetches a block or moves all down, as the plan says") {
+  const auto text = [](int depth) {
+    return emit(lower_text(fmt::format(
+        "kernel test {{\n dim E = 2, K = {}, I = 256\n group M by E\n group P = M align 128\n in x : bf16[M, K]\n"
+        " in w : bf16[E, I, K]\n in pre : bf16[M, 2*I]\n in p : f32[M]\n a = gemm(x, w)\n f, s = split(pre)\n"
+        " g = a * p * s * sigmoid(f)\n u = a * p * f * sigmoid(f)\n"
+        " out y : mxfp8[M, 2*I] = join(g, u)\n out t : mxfp8[2*I, P] = join(g, u)\n}}",
+        depth)));
+  };
+  CHECK(count(text(7168), "sums.template take<1>(block + 1);") == 1);
+  CHECK(count(text(7168), "sums.shift();") == 0);
+  CHECK(count(text(128), "sums.template take<1>(block + 1);") == 0);
+  CHECK(count(text(128), "sums.shift();") == 1);
+}
+
 TEST_CASE("results of batches lie one behind the other, or in buffers of their own") {
   const std::string text = emit(lower_text(
       "kernel test {\n dim E = 2, K = 64, N = 64\n group M by E\n in g : bf16[M, N]\n in x : bf16[M, K]\n"

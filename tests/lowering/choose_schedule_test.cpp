@@ -183,6 +183,20 @@ TEST_CASE("the backward of a gated activation takes the widest tiles that will n
       }
 }
 
+TEST_CASE("long epilogues fetch accumulators by branches where their main loop hides them") {
+  const auto fetches = [](int depth, std::string_view tile) {
+    const LoweredText result =
+        lower_all(resolve_text(backward_spec("", fmt::format("E = 8, K = {}, I = 2880", depth))));
+    for (const KernelPlan& plan : result.lowered.plans)
+      if (lowering::schedule_name(plan.schedule) == tile) return plan.schedule.takes_blocks;
+    FAIL(tile);
+    return false;
+  };
+  CHECK(fetches(2880, "pingpong 128x128"));
+  CHECK(!fetches(1024, "pingpong 128x128"));  // the epilogue takes longer
+  CHECK(!fetches(2880, "pingpong 128x192"));  // accumulators leave no register
+}
+
 TEST_CASE("plain kernels take wide tiles, whichever way the operands lie") {
   for (const char* weight : {"E, N, K", "E, K, N"}) {
     const LoweredText result =

@@ -369,10 +369,19 @@ class Checker {
           for (int block = 0; block < blocks * Plan::parts; ++block) sums.straighten(block);
         if (pass == (Plan::b_major == Major::mn ? 2 : 0)) check_thread(rows, column_tile, slice, sums);
       }
-    // shift() moves every block one place down.
-    const float next = sums.at(1, 2, 5);
+    // shift() moves every block one place down; take() fetches one of each part.
+    const auto before = sums;
+    for (int next = 1; next < blocks; ++next) {
+      sums = before;
+      sums.template take<Plan::parts>(next);
+      for (int part = 0; part < Plan::parts; ++part)
+        for (int i = 0; i < own_rows; ++i)
+          REQUIRE(sums.at(part * blocks, i, 5) == before.at(part * blocks + next, i, 5));
+      if (next + 1 < blocks) REQUIRE(sums.at(next + 1, 2, 5) == before.at(next + 1, 2, 5));
+    }
+    sums = before;
     sums.shift();
-    REQUIRE(sums.at(0, 2, 5) == next);
+    REQUIRE(sums.at(0, 2, 5) == before.at(1, 2, 5));
   }
 
   template <class Sums>
