@@ -62,6 +62,11 @@ void Diagnostics::error(const Span& where, std::string message, std::string hint
   ++errors_;
 }
 
+void Diagnostics::too_large(const Span& where, std::string message, std::string hint) {
+  error(where, std::move(message), std::move(hint));
+  list_.back().of_sizes = true;
+}
+
 void Diagnostics::warning(const Span& where, std::string message, std::string hint) {
   list_.push_back({Severity::warning, where, std::move(message), std::move(hint)});
 }

@@ -41,11 +41,14 @@ struct Diagnostic {
   Span where;
   std::string message;
   std::string hint;  // empty: none
+  // An error of the numbers that were given, and not of what this version compiles.
+  bool of_sizes = false;
 };
 
 class Diagnostics {
  public:
   void error(const Span& where, std::string message, std::string hint = "");
+  void too_large(const Span& where, std::string message, std::string hint = "");  // an error of sizes
   void warning(const Span& where, std::string message, std::string hint = "");
 
   bool has_errors() const { return errors_ != 0; }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,12 @@ inline constexpr std::string_view workspace_name = "workspace";
 inline constexpr int workspace_alignment = 256;
 inline constexpr uint32_t max_parameter_bytes = 4096;
 inline constexpr int64_t most_group_align = 1 << 20;
+
+// The largest values of fields, and what a tensor map takes: elements of an axis, and bytes from one place to the next.
+inline constexpr int64_t most_integer32 = std::numeric_limits<int32_t>::max();
+inline constexpr int64_t most_integer64 = std::numeric_limits<int64_t>::max();
+inline constexpr int64_t most_map_extent = int64_t{1} << 32;
+inline constexpr int64_t most_map_stride = (int64_t{1} << 40) - 1;
 
 enum class TensorRole { input, output, group_sizes };
 

@@ -189,6 +189,7 @@ class InputMaker {
       for (const int64_t count : counts)
         if (count < 0) return user_error(fmt::format("the count {} of '{}' is negative", count, dim.name));
     } else {
+      if (Status few = check_made_groups(dim.name, groups); !few) return few;
       counts = random_counts(dim, groups, capacity);
     }
     HostTensor& sizes = buffers_[name] = interpreter::make_tensor(dim.sizes_storage, {groups});
@@ -400,6 +401,12 @@ class InputMaker {
 };
 
 }  // namespace
+
+Status check_made_groups(const std::string& dimension, int64_t groups) {
+  if (groups <= most_made_groups) return {};
+  return user_error(
+      fmt::format("'{}' has {} groups; sizes are made up for {} at most", dimension, groups, most_made_groups));
+}
 
 Result<Buffers> make_inputs(const ir::Graph& graph, const InputOptions& options) {
   return InputMaker(graph, options).run();

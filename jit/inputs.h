@@ -24,6 +24,10 @@ enum class DataMode {
   integers,  // whole numbers from -2 to 2: sums of products are exact in f32
 };
 
+// Sizes are made up for so many groups at most. A kernel may have more: who runs it has the sizes in a buffer.
+inline constexpr int64_t most_made_groups = int64_t{1} << 20;
+Status check_made_groups(const std::string& dimension, int64_t groups);
+
 struct InputOptions {
   interpreter::Buffers given;  // inputs and group sizes by name; their extents decide sizes
   // Rows of each group, for every grouped dimension whose sizes are not given. Without: 0 to 300 each, at random, or as

@@ -17,13 +17,13 @@ constexpr int64_t most_blocks_per_sm = 1 << 16;  // far more than any GPU runs
 }  // namespace
 
 Status check_grid(const std::string& entry, int64_t blocks) {
-  if (blocks <= std::numeric_limits<int32_t>::max()) return {};
+  if (blocks <= most_integer32) return {};
   return user_error(fmt::format("entry '{}' would need {} blocks, more than a GPU can launch", entry, blocks));
 }
 
 Status check_fits(const ParameterField& field, int64_t value) {
   const bool narrow = field.kind == FieldKind::integer32;
-  if (!narrow || (value >= std::numeric_limits<int32_t>::min() && value <= std::numeric_limits<int32_t>::max())) {
+  if (!narrow || (value >= std::numeric_limits<int32_t>::min() && value <= most_integer32)) {
     return {};
   }
   return user_error(fmt::format("the value {} of '{}' does not fit in 32 bits", value, field.name));

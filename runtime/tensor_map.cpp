@@ -12,8 +12,6 @@ namespace epifuse::runtime {
 namespace {
 
 constexpr size_t most_axes = 5;
-constexpr int64_t longest_axis = int64_t{1} << 32;
-constexpr int64_t longest_stride = int64_t{1} << 40;
 constexpr int64_t stride_multiple = 16;
 // Where a map without memory points. Any aligned address but null will do.
 constexpr cuda::DevicePointer nowhere = 256;
@@ -53,13 +51,13 @@ Status encode_tensor_map(const DriverApi& driver, const CompiledRecipe& recipe, 
   for (size_t axis = 0; axis < rank; ++axis) {
     const auto value = programs.extents[axis].evaluate(slots);
     if (!value) return refuse(value.error().message);
-    if (*value > longest_axis) return refuse(fmt::format("axis {} has {} elements", axis, *value));
+    if (*value > most_map_extent) return refuse(fmt::format("axis {} has {} elements", axis, *value));
     extents[axis] = static_cast<uint64_t>(std::max<int64_t>(*value, 1));
   }
   for (size_t axis = 0; axis + 1 < rank; ++axis) {
     const auto value = programs.strides[axis].evaluate(slots);
     if (!value) return refuse(value.error().message);
-    if (*value < 0 || *value >= longest_stride || *value % stride_multiple != 0) {
+    if (*value < 0 || *value > most_map_stride || *value % stride_multiple != 0) {
       return refuse(
           fmt::format("a stride of {} bytes; it must be a multiple of {} below 2^40", *value, stride_multiple));
     }

@@ -14,7 +14,8 @@ using Json = nlohmann::ordered_json;
 
 void append(Diagnostics& to, const Diagnostics& from, bool as_warnings) {
   for (const Diagnostic& diagnostic : from.all()) {
-    if (as_warnings || diagnostic.severity == Severity::warning)
+    const bool mistake = diagnostic.severity == Severity::error && (!as_warnings || diagnostic.of_sizes);
+    if (!mistake)
       to.warning(diagnostic.where, diagnostic.message, diagnostic.hint);
     else
       to.error(diagnostic.where, diagnostic.message, diagnostic.hint);
@@ -31,7 +32,7 @@ bool is_bound(const Program& program, const std::string& kernel, const ResolveOp
 }
 
 // A kernel is right and still may be more than this version compiles. That is no mistake of the spec, so it is a
-// warning.
+// warning; sizes that no launch can have are a mistake.
 bool plans(const Program& program, const std::string& kernel, const ResolveOptions& options, Diagnostics& diagnostics) {
   CompilerOptions compiler_options;
   compiler_options.dims = options.dims;

@@ -293,6 +293,9 @@ Report tune(const CommandLine& line, Surroundings& world) {
   auto kernels = sized_kernels(*program, line, world, diagnostics);
   if (!kernels) return failure(kernels.error());
   if (!*kernels) return failure(std::move(diagnostics));
+  for (const SizedKernel& kernel : **kernels)
+    if (!plan_kernel(*program, kernel.name, kernel.compiler_options(line), diagnostics))
+      return failure(std::move(diagnostics));
   const Result<Gpu> gpu = find_gpu();
   if (!gpu)
     return failure(ExitCode::machine, fmt::format("tune tries plans on a GPU and needs one: {}", gpu.error().message));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <limits>
 #include <set>
 
 #include "compiler/semantics/resolve.h"
@@ -57,15 +58,17 @@ Status check_all_used(const CommandLine& line, const std::set<std::string>& used
   return {};
 }
 
+// At most what 64 bits hold.
 int64_t size_of(const ir::Graph& graph, const jit::InputOptions& data, const ir::Extent& extent) {
   if (extent.dim < 0) return extent.times;
   const ir::Dimension& dim = graph.dims[static_cast<size_t>(extent.dim)];
   const int64_t size = dim.kind == ir::DimKind::dynamic ? data.sizes.at(dim.name) : dim.value.value_or(0);
-  return size * extent.times / extent.over;
+  const __int128 whole = static_cast<__int128>(size) * extent.times / extent.over;
+  return static_cast<int64_t>(std::min<__int128>(whole, std::numeric_limits<int64_t>::max()));
 }
 
 // Sizes of what the command line leaves open: so many rows, of the first group alone or of each.
-void choose_sizes(SizedKernel& kernel, int64_t rows, bool first_alone) {
+Status choose_sizes(SizedKernel& kernel, int64_t rows, bool first_alone) {
   const ir::Graph& graph = kernel.inputs.graph;
   jit::InputOptions& data = kernel.inputs.data;
   for (const ir::Dimension& dim : graph.dims)
@@ -75,12 +78,14 @@ void choose_sizes(SizedKernel& kernel, int64_t rows, bool first_alone) {
     if (!data.counts) {
       const int64_t of_each = dim.slot ? std::min(rows, size_of(graph, data, *dim.slot)) : rows;
       const int64_t groups = size_of(graph, data, {1, dim.cut_by, 1});
+      if (Status few = jit::check_made_groups(dim.name, groups); !few) return few;
       data.counts = std::vector<int64_t>(static_cast<size_t>(groups), first_alone ? 0 : of_each);
       if (groups > 0) data.counts->front() = of_each;
     }
     kernel.sizes.counts[dim.name] = *data.counts;
   }
   kernel.sizes.sizes = data.sizes;
+  return {};
 }
 
 }  // namespace
@@ -116,7 +121,8 @@ Result<std::optional<std::vector<SizedKernel>>> sized_kernels(const Program& pro
     kernel.left_out = own.left_out;
     kernel.params = own.params;
     // What a launch costs the host does not depend on rows, and the GPU has to keep up with the host.
-    choose_sizes(kernel, line.expected_rows.value_or(line.host ? 1 : usual_rows), line.host && !line.expected_rows);
+    const int64_t rows = line.expected_rows.value_or(line.host ? 1 : usual_rows);
+    if (Status chosen = choose_sizes(kernel, rows, line.host && !line.expected_rows); !chosen) return chosen.error();
     if (const Result<ir::Work> work = ir::least_work(kernel.inputs.graph, kernel.sizes); !work) return work.error();
     kernels.push_back(std::move(kernel));
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -60,7 +61,11 @@ class WorkCounter {
       case DimKind::aligned: {
         const Size& base = dims_[static_cast<size_t>(dim.base)];
         const int64_t groups = *allocated(graph_.dims[static_cast<size_t>(dim.base)].cut_by);
-        size.allocated = (*base.allocated + groups * (dim.align - 1)) / dim.align * dim.align;
+        int64_t rows = 0;
+        if (__builtin_mul_overflow(groups, dim.align - 1, &rows) ||
+            __builtin_add_overflow(rows, *base.allocated, &rows))
+          return too_large(dim);
+        size.allocated = rows / dim.align * dim.align;
         size.live = base.live;
         return {};
       }
@@ -86,9 +91,14 @@ class WorkCounter {
       end += round_up(count, dim.align);
       rows += count;
     }
-    size.allocated = dim.slot ? groups * *extent_size(*dim.slot) : end;
+    size.allocated = end;
+    if (dim.slot && __builtin_mul_overflow(groups, *extent_size(*dim.slot), &*size.allocated)) return too_large(dim);
     size.live = static_cast<double>(rows);
     return {};
+  }
+
+  static Status too_large(const Dimension& dim) {
+    return user_error(fmt::format("'{}' would have more rows than any memory", dim.name));
   }
 
   // A count of groups is as good as the groups that have rows.
@@ -104,7 +114,10 @@ class WorkCounter {
   }
   std::optional<int64_t> extent_size(const Extent& extent) const {
     const std::optional<int64_t> size = allocated(extent.dim);
-    return size ? std::optional<int64_t>(*size * extent.times / extent.over) : std::nullopt;
+    if (!size) return std::nullopt;
+    // At most what 64 bits hold.
+    const __int128 whole = static_cast<__int128>(*size) * extent.times / extent.over;
+    return static_cast<int64_t>(std::min<__int128>(whole, std::numeric_limits<int64_t>::max()));
   }
   double live(const Extent& extent) const {
     const double size = extent.dim < 0 ? 1 : dims_[static_cast<size_t>(extent.dim)].live;

@@ -8,6 +8,7 @@
 #include "compiler/ir/buffers.h"
 #include "compiler/lowering/build_epilogue.h"
 #include "compiler/lowering/build_recipe.h"
+#include "compiler/lowering/check_sizes.h"
 #include "compiler/lowering/choose_schedule.h"
 #include "compiler/lowering/classify_gemm.h"
 #include "compiler/lowering/column_order.h"
@@ -173,7 +174,7 @@ Lowered lower(const ir::Graph& graph, const Target& target, const PlanChoice& ch
     if (observer) observer(pass.name, result.graph);
   }
 
-  if (!check_groups(result.graph, diagnostics)) return result;
+  if (!check_dims(result.graph, diagnostics) || !check_groups(result.graph, diagnostics)) return result;
   const std::optional<Gemm> gemm = classify_gemm(result.graph, diagnostics);
   if (!gemm) return result;
   if (gemm->form == GemmForm::none) {
@@ -185,6 +186,7 @@ Lowered lower(const ir::Graph& graph, const Target& target, const PlanChoice& ch
   for (KernelPlan& plan : result.plans)
     if (plan.schedule.family != Family::pointwise) plan.recipe = build_recipe(result.graph, plan);
   keep_what_fits(result, diagnostics);
+  keep_what_counts(result.graph, result.plans, diagnostics);
   for (const KernelPlan& plan : result.plans) ensure_sound(verify(plan), "planning");
   return result;
 }

@@ -86,6 +86,22 @@ class CheckTest(support.CliTest):
         self.assertEqual(document["diagnostics"][0]["severity"], "warning")
         self.refuses(1, "compile", spec, says="scaled.epi:5:")
 
+    def test_sizes_that_no_launch_can_pass_are_a_mistake_everywhere(self):
+        for dims, says in (("K=1000000000000", "the dimension 'K' is 1000000000000, and can be 2147483647 at most"),
+                           ("N=2147483648", "the dimension 'N'"), ("E=1000000000", "the rows of w"),
+                           ("E=2147483647", "the rows of w")):
+            for command in (["check"], ["compile"], ["compile", "--emit=plan"], ["compile", "--emit=cuda"],
+                            ["compile", "--schedule", "pingpong 128x64"], ["prebuild", "-o", "b.epb"],
+                            ["prebuild", "-o", "b.epb", "--dry-run"], ["cache", "why"]):
+                _, err = self.run_epifuse(*command, self.small(), "--dims", dims, code=1)
+                self.assertIn(says, err)
+            for command in (["explain"], ["bench"], ["tune", "--report"]):
+                self.run_epifuse(*command, self.small(), "--dims", dims, code=1)
+        document = self.json("check", self.small(), "--dims", "K=1000000000000", code=1)
+        self.assertEqual(document["files"][0]["kernels"], [{"name": "small", "bound": True, "compiles": False}])
+        self.assertEqual([row["severity"] for row in document["diagnostics"]], ["error"])
+        self.assertEqual(self.files(), ["small.epi"])
+
     def test_files_that_are_no_specs(self):
         self.refuses(1, "check", self.path("missing.epi"), says="there is no file")
         self.refuses(1, "check", self.folder, says="is a directory")

@@ -97,6 +97,17 @@ class ExplainTest(support.CliTest):
         self.refuses(1, "explain", path, "--dims", "Q=3", says="no kernel of the file has 'Q'")
         self.refuses(1, "explain", path, "--without", "nothing", says="no kernel of the file has 'nothing'")
 
+    def test_as_many_groups_as_sizes_are_made_up_for(self):
+        spec = self.write("many.epi", "kernel many {\n  dim E = 2, K = 8, N = 8\n  group M by E\n  in x : bf16[M, K]\n"
+                                      "  in w : bf16[E, N, K]\n  out y : f32[M, N] = gemm(x, w)\n}\n")
+        self.assertEqual(len(self.kernel(spec, "--dims", "E=1048576")["counts"]), 1 << 20)
+        for groups in (1 << 20) + 1, 10 ** 9, 2 ** 31 - 1:
+            for command in (["explain"], ["bench"], ["bench", "--host"], ["tune", "--report"], ["run", "--device", "cpu"]):
+                self.refuses(1, *command, spec, "--dims", f"E={groups}",
+                             says=f"'M' has {groups} groups; sizes are made up for 1048576 at most")
+        self.refuses(1, "explain", spec, "--dims", f"E={10 ** 18}", says="sizes are made up for 1048576 at most")
+        self.refuses(1, "run", "--device", "cpu", spec, "--dims", f"E={10 ** 18}", says="larger than any memory")
+
     def test_what_it_refuses(self):
         self.refuses(1, "explain", self.small(), "--dims", "E=2", "--counts", "1,2,3",
                      says="3 counts are given for the 2 groups")

@@ -142,6 +142,25 @@ TEST_CASE("a size that nothing says is an error") {
   CHECK(refused({{{"M", {4, 4, 4, 4}}}, {{"T", 4}}}).empty());
 }
 
+TEST_CASE("sizes beyond 64 bits are an error, and no other number") {
+  const auto refused = [](GraphBuilder& g, const LaunchSizes& sizes) {
+    const Result<Work> work = least_work(g.graph, sizes);
+    return work ? "" : work.error().message;
+  };
+  constexpr int64_t huge = int64_t{1} << 62;
+  GraphBuilder wide;
+  wide.dim("E", 2), wide.dim("K", huge);
+  wide.group("M", "E");
+  wide.out("y", "f32", "M, 4*K", wide.in("x", "f32", "M, 4*K"));
+  CHECK(!refused(wide, {{{"M", {1, 1}}}, {}}).empty());
+  GraphBuilder aligned;
+  aligned.dim("E", 2);
+  aligned.group("M", "E");
+  aligned.align("P", "M", huge);
+  aligned.out("y", "f32", "P", aligned.in("x", "f32", "M"));
+  CHECK(refused(aligned, {{{"M", {int64_t{1} << 40, 1}}}, {}}) == "'P' would have more rows than any memory");
+}
+
 TEST_CASE("floors: cycles of the tensor cores, bytes of the bus") {
   Work work;
   work.flop_16 = 4096.0 * 132 * 2e6;  // 2e6 cycles

@@ -233,6 +233,21 @@ TEST_CASE("slots of more rows than a kernel takes") {
   }
 }
 
+TEST_CASE("sizes are made up for so many groups, and given for any number") {
+  const auto graph = [](int64_t groups) {
+    return graph_of("kernel k {\n  dim E = " + std::to_string(groups) +
+                    "\n  group M by E\n  in x : f32[M]\n  out y : f32[M] = x\n}\n");
+  };
+  InputOptions options;
+  options.sizes = {};
+  CHECK(contains(error_of(graph(jit::most_made_groups + 1), options),
+                 "'M' has 1048577 groups; sizes are made up for 1048576 at most"));
+  CHECK(contains(error_of(graph(2000000000), options), "'M' has 2000000000 groups"));
+  options.counts.emplace(static_cast<size_t>(jit::most_made_groups) + 1, 0);
+  options.counts->back() = 2;
+  CHECK(make(graph(jit::most_made_groups + 1), options).at("x").extents == std::vector<int64_t>{2});
+}
+
 TEST_CASE("rows that stand in aligned inputs alone") {
   const ir::Graph graph = graph_of(
       "kernel k {\n  dim E = 4, H = 8\n  group M by E\n  group P = M align 16\n  in x : bf16[P, H]\n"
