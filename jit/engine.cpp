@@ -70,6 +70,13 @@ size_t place_of_plan(PlannedKernel& planned, const std::string& name) {
   return plans.size() - 1;
 }
 
+std::string tried_text(const std::vector<RefusedPlan>& refused) {
+  std::string text;
+  for (const RefusedPlan& plan : refused)
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", plan.schedule, plan.reason);
+  return text;
+}
+
 // What the module of a bundle's kernel is found by. The bundle's word for its key decides nothing: its bytes do.
 std::string module_name(const std::string& key, const KernelImage& image) {
   return fmt::format("{} {} {}", key, digest(image.cubin).hex(), digest(image.recipe.to_json()).hex());
@@ -251,8 +258,12 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::t
     add(refusals[i].times);
     if (refusals[i].better_than(refusals[best])) best = i;
     made->refused.push_back({lowering::schedule_name(plans[i].schedule), refusals[i].reason()});
-    say(LogLevel::info, fmt::format("kernel '{}': the plan '{}' is left, because it {}", plans[i].kernel,
-                                    made->refused[i].schedule, made->refused[i].reason));
+    // Who tuned expects that plan.
+    const bool tuned_one = planned.is_tuned(i) && plans.size() > 1;
+    say(tuned_one ? LogLevel::warn : LogLevel::info,
+        fmt::format("kernel '{}': the plan '{}'{} is left, because it {} (tried {} of {} plans)", plans[i].kernel,
+                    made->refused[i].schedule, tuned_one ? " of the tuning file" : "", made->refused[i].reason, i + 1,
+                    plans.size()));
   }
 
   Result<Artifact> artifact = store.get_anyway(build(best));
@@ -263,8 +274,9 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::t
     artifact->ptx = std::move(refusals[best].ptx);
   }
   made->said = planned.asked_schedule.empty()
-                   ? fmt::format("no plan of kernel '{}' is free of spills; '{}' is used, which {}", plans[best].kernel,
-                                 made->refused[best].schedule, made->refused[best].reason)
+                   ? fmt::format("no plan of kernel '{}' is free of spills; '{}' is used, which {}; tried: {}",
+                                 plans[best].kernel, made->refused[best].schedule, made->refused[best].reason,
+                                 tried_text(made->refused))
                    : fmt::format("the plan '{}' of kernel '{}', which was asked for, {}", made->refused[best].schedule,
                                  plans[best].kernel, made->refused[best].reason);
   artifact->image.warnings.push_back(made->said);

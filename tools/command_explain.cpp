@@ -47,6 +47,8 @@ Report explain(const CommandLine& line, Surroundings& world) {
     Result<Explanation> explanation = explain_kernel(kernel, *std::move(planned), line);
     if (!explanation) return failure(explanation.error());
     explanation->compiled = find_compiled(*program, kernel, options, world);
+    options.all_plans = true;
+    if (line.all_plans) explanation->listed = plan_kernel(*program, kernel.name, options, diagnostics)->lowered.plans;
     if (!report.text.empty()) report.text += '\n';
     report.text += explanation_text(*explanation);
     list.push_back(*read_json(explanation_json(*explanation)));

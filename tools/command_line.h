@@ -53,7 +53,8 @@ struct CommandLine {
   bool compare = false;          // the specs are two JSON files of earlier runs
   double tolerance_percent = 3;  // compare: how much slower is no difference yet
   bool no_full_clock = false;
-  bool report = false;  // tune: nothing is stored
+  bool report = false;     // tune: nothing is stored
+  bool all_plans = false;  // explain: those that tune chooses from
 
   // compile, run, verify, bench
   std::vector<std::string> bundles;  // before those of the environment

@@ -126,11 +126,14 @@ std::string plan_text(const Explanation& e) {
     text += fmt::format(", {} stages; registers of a thread {} (producer), {} (consumers)", schedule.stages,
                         schedule.registers_producer, schedule.registers_consumer);
   text += '\n';
-  if (e.plans.size() > 1 && e.plans.front().cost > 0) {
+  if (e.listed.size() > 1 && e.listed.front().cost > 0) {
+    constexpr size_t most_in_a_line = 8;
+    const bool in_a_line = e.listed.size() <= most_in_a_line;
     text += "                   cost by the model, relative to the first:";
-    for (const lowering::KernelPlan& other : e.plans)
-      text += fmt::format("{} {} {:.3f}", &other == &e.plans.front() ? "" : ",",
-                          lowering::schedule_name(other.schedule), other.cost / e.plans.front().cost);
+    for (const lowering::KernelPlan& other : e.listed)
+      text +=
+          fmt::format("{}{} {:.3f}", in_a_line ? &other == &e.listed.front() ? " " : ", " : "\n                     ",
+                      lowering::schedule_name(other.schedule), other.cost / e.listed.front().cost);
     text += '\n';
   }
   return text + impossible_text(e);
@@ -152,7 +155,7 @@ Json plan_json(const Explanation& e) {
   Json shared = Json::array(), others = Json::array();
   for (const lowering::SharedBuffer& buffer : plan.shared)
     shared.push_back({{"name", buffer.name}, {"bytes", buffer.bytes}});
-  for (const lowering::KernelPlan& other : e.plans)
+  for (const lowering::KernelPlan& other : e.listed)
     others.push_back({{"plan", lowering::schedule_name(other.schedule)}, {"cost", other.cost}});
   Json impossible = Json::array();
   for (const lowering::ImpossiblePlan& one : e.impossible)
@@ -206,6 +209,7 @@ Result<Explanation> explain_kernel(const SizedKernel& kernel, PlannedKernel plan
   made.plan_was_asked_for = !line.schedule.empty();
   made.first_is_tuned = planned.is_tuned(0);
   made.plans = std::move(planned.lowered.plans);
+  made.listed = made.plans;
   made.impossible = std::move(planned.lowered.impossible);
   return made;
 }

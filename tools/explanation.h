@@ -28,7 +28,8 @@ struct Explanation {
     double hot_ms = 0;  // the floors of all, one behind the other
   } unfused;
 
-  std::vector<lowering::KernelPlan> plans;  // in the order in which they are tried
+  std::vector<lowering::KernelPlan> plans;   // in the order in which they are tried
+  std::vector<lowering::KernelPlan> listed;  // the same, or all that a tuner chooses from
   std::vector<lowering::ImpossiblePlan> impossible;
   bool plan_was_asked_for = false;  // by --schedule
   bool first_is_tuned = false;      // the first one is from the tuning file

@@ -44,6 +44,8 @@ Status understand_measuring(const Written& written, CommandLine& line) {
   line.compare = written.compare;
   line.no_full_clock = written.no_full_clock;
   line.report = written.report;
+  line.all_plans = written.all_plans;
+  if (written.all_plans && !written.schedule.empty()) return user_error("--all-plans: --schedule names one plan");
   if (written.compare && written.specs.size() != 2)
     return user_error(fmt::format("--compare: it takes two files that bench wrote, not {}", written.specs.size()));
   if (written.expected_rows) {

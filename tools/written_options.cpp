@@ -187,6 +187,7 @@ struct Parser {
     explain.add_option("--kernel", written.kernel, "that kernel alone, not all of the file")->type_name("NAME");
     add_kernel_options(explain, written);
     add_size_options(explain, written);
+    explain.add_flag("--all-plans", written.all_plans, "all plans that tune chooses from, not those tried unasked");
     explain.footer(explain_footer);
 
     CLI::App& bench = *app.add_subcommand("bench", "times kernels against their unfused form (needs a GPU)");

@@ -19,7 +19,7 @@ struct Written {
   std::optional<std::string> cache_size;
   std::vector<std::string> dims, params, without, taps;
   bool json = false, check_only = false, unfused = false, no_unfused = false;
-  bool host = false, compare = false, no_full_clock = false, report = false;
+  bool host = false, compare = false, no_full_clock = false, report = false, all_plans = false;
   bool dry_run = false, partial = false, prefer_first = false;
 };
 

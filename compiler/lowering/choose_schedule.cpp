@@ -20,7 +20,8 @@ constexpr int alignment = 1024;  // of a stage and of a slot: the swizzle's patt
 constexpr int most_stages = 16, most_band = 1024;
 constexpr int most_weight_of_code = 50;          // in a loop that still fits into 32 KiB of instructions
 constexpr int most_weight_beside_branches = 70;  // heavier epilogues spill where branches fetch accumulators
-constexpr std::ptrdiff_t shortlist = 4;          // plans that are tried before the last ways out
+// Plans that are tried before the last ways out: the narrowest tile, and it with every value by itself.
+constexpr std::ptrdiff_t shortlist = most_plans_unasked - 2;
 
 struct TileChoice {
   bool cooperative;

@@ -11,6 +11,9 @@
 
 namespace epifuse::lowering {
 
+// As many plans are compiled for a kernel at most, and one of a tuning file; a compile takes seconds.
+inline constexpr int most_plans_unasked = 6;
+
 // `base` has everything that no schedule changes.
 //
 // What is compiled without being told: the first is tried first, the others are what a plan that spills falls back to,

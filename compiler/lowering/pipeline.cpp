@@ -78,31 +78,49 @@ std::optional<KernelPlan> base_plan(const ir::Graph& graph, const Gemm& gemm, co
   return base;
 }
 
-void refuse_name(const ir::Graph& graph, std::string_view name, const std::string& why,
+// Of what the user wrote, whatever its length.
+std::string shortened(std::string_view name) {
+  constexpr size_t longest = 60;
+  return name.size() <= longest ? std::string(name) : fmt::format("{}…", name.substr(0, longest));
+}
+
+// Why a name is not even one of the kind of plans that a kernel has; empty: it is.
+std::string wrong_kind(const std::optional<ScheduleName>& name, bool with_gemm) {
+  if (!name)
+    return "it is no name: there are 'pingpong 128x192' and 'cooperative 128x256', behind them 'separate', 'stages 4', "
+           "'band 16' and 'dynamic', and 'pass 128x64' and 'pointwise'";
+  if ((name->family == Family::gemm) == with_gemm) return "";
+  return with_gemm ? "it is one of a kernel without gemm" : "it is one of a kernel with gemm";
+}
+
+// `all` of which there are; `plans` are those that are tried without being told.
+void refuse_name(const ir::Graph& graph, std::string_view name, const std::string& why, size_t all,
                  const std::vector<KernelPlan>& plans, Diagnostics& diagnostics) {
   std::string names;
   for (const KernelPlan& plan : plans) names += (names.empty() ? "" : ", ") + schedule_name(plan.schedule);
-  diagnostics.error({}, fmt::format("no plan '{}' for kernel {}{}; there are: {}", name, graph.name,
-                                    why.empty() ? "" : ", because " + why, names));
+  const std::string list =
+      all > plans.size() ? fmt::format(" ({} in all: epifuse explain --all-plans lists them)", all) : "";
+  diagnostics.error({}, fmt::format("no plan '{}' for kernel {}, because {}; those that are tried unasked{} are: {}",
+                                    shortened(name), graph.name, why, list, names));
 }
 
 std::vector<KernelPlan> plans_of_gemm(const ir::Graph& graph, const KernelPlan& base, const PlanChoice& choice,
                                       Lowered& lowered, Diagnostics& diagnostics) {
-  const auto named = [&](std::string_view name, std::string& why) -> std::optional<KernelPlan> {
-    const std::optional<ScheduleName> parsed = parse_schedule_name(name);
-    if (!parsed || parsed->family != Family::gemm) return std::nullopt;
-    return plan_by_name(graph, base, *parsed, why);
-  };
   std::string why;
+  const auto named = [&](std::string_view name) -> std::optional<KernelPlan> {
+    const std::optional<ScheduleName> parsed = parse_schedule_name(name);
+    why = wrong_kind(parsed, true);
+    return why.empty() ? plan_by_name(graph, base, *parsed, why) : std::nullopt;
+  };
   if (!choice.only.empty())
-    if (std::optional<KernelPlan> plan = named(choice.only, why)) return {*std::move(plan)};
+    if (std::optional<KernelPlan> plan = named(choice.only)) return {*std::move(plan)};
   std::vector<KernelPlan> plans = enumerate_plans(graph, base, diagnostics, lowered.impossible);
   if (!choice.only.empty()) {
-    if (!plans.empty()) refuse_name(graph, choice.only, why, plans, diagnostics);
+    if (!plans.empty()) refuse_name(graph, choice.only, why, all_plans(graph, base).size(), plans, diagnostics);
     return {};
   }
   if (choice.all && !plans.empty()) return all_plans(graph, base);
-  std::optional<KernelPlan> first = choice.first.empty() ? std::nullopt : named(choice.first, why);
+  std::optional<KernelPlan> first = choice.first.empty() ? std::nullopt : named(choice.first);
   if (!first) return plans;
   lowered.has_preferred = true;
   std::erase_if(plans, [name = schedule_name(first->schedule)](const KernelPlan& plan) {
@@ -112,25 +130,32 @@ std::vector<KernelPlan> plans_of_gemm(const ir::Graph& graph, const KernelPlan& 
   return plans;
 }
 
-// One pass over tiles where the kernel is of that kind; the general launches behind it.
-std::vector<KernelPlan> plans_without_gemm(const ir::Graph& graph, const Target& target, Diagnostics& diagnostics) {
+// One pass over tiles where the kernel is of that kind; the general launches behind it, or why they are not there.
+std::vector<KernelPlan> plans_without_gemm(const ir::Graph& graph, const Target& target, std::string& no_launches,
+                                           Diagnostics& diagnostics) {
   std::vector<KernelPlan> plans;
   if (std::optional<KernelPlan> pass = plan_pass(graph, target)) plans.push_back(*std::move(pass));
   Diagnostics refused;
   for (KernelPlan& plan : plan_pointwise(graph, target, plans.empty() ? diagnostics : refused))
     plans.push_back(std::move(plan));
+  if (refused.has_errors()) no_launches = refused.all().front().message;
   return plans;
 }
 
 // Of plans without gemm, which are few.
-void choose_by_name(const PlanChoice& choice, Lowered& lowered, Diagnostics& diagnostics) {
+void choose_by_name(const PlanChoice& choice, const std::string& no_launches, Lowered& lowered,
+                    Diagnostics& diagnostics) {
   const auto has_name = [](std::string_view name) {
     return [name](const KernelPlan& plan) { return schedule_name(plan.schedule) == name; };
   };
   std::vector<KernelPlan>& plans = lowered.plans;
   if (!choice.only.empty()) {
-    if (!plans.empty() && std::none_of(plans.begin(), plans.end(), has_name(choice.only)))
-      refuse_name(lowered.graph, choice.only, "", plans, diagnostics);
+    if (!plans.empty() && std::none_of(plans.begin(), plans.end(), has_name(choice.only))) {
+      const std::optional<ScheduleName> parsed = parse_schedule_name(choice.only);
+      std::string why = wrong_kind(parsed, false);
+      if (why.empty()) why = parsed->family == Family::pass ? "it has no pass over such tiles" : no_launches;
+      refuse_name(lowered.graph, choice.only, why, plans.size(), plans, diagnostics);
+    }
     std::erase_if(plans, std::not_fn(has_name(choice.only)));
   } else if (!choice.first.empty()) {
     lowered.has_preferred = std::stable_partition(plans.begin(), plans.end(), has_name(choice.first)) != plans.begin();
@@ -178,8 +203,9 @@ Lowered lower(const ir::Graph& graph, const Target& target, const PlanChoice& ch
   const std::optional<Gemm> gemm = classify_gemm(result.graph, diagnostics);
   if (!gemm) return result;
   if (gemm->form == GemmForm::none) {
-    result.plans = plans_without_gemm(result.graph, target, diagnostics);
-    choose_by_name(choice, result, diagnostics);
+    std::string no_launches;
+    result.plans = plans_without_gemm(result.graph, target, no_launches, diagnostics);
+    choose_by_name(choice, no_launches, result, diagnostics);
   } else if (const std::optional<KernelPlan> base = base_plan(result.graph, *gemm, target, diagnostics)) {
     result.plans = plans_of_gemm(result.graph, *base, choice, result, diagnostics);
   }

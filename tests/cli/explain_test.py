@@ -108,6 +108,19 @@ class ExplainTest(support.CliTest):
         self.refuses(1, "explain", spec, "--dims", f"E={10 ** 18}", says="sizes are made up for 1048576 at most")
         self.refuses(1, "run", "--device", "cpu", spec, "--dims", f"E={10 ** 18}", says="larger than any memory")
 
+    def test_all_plans(self):
+        tried, listed = (self.kernel(self.spec("moe_fc1_swiglu"), *options)["plan"]["plans"] for options in ([], ["--all-plans"]))
+        self.assertGreater(len(listed), 4 * len(tried))
+        self.assertEqual(listed[0], tried[0])
+        plans = [self.kernel(self.spec("moe_fc1_swiglu"), *options)["plan"] for options in ([], ["--all-plans"])]
+        self.assertEqual(*[{**plan, "plans": None} for plan in plans])
+        out, _ = self.run_epifuse("explain", self.spec("moe_fc1_swiglu"), "--all-plans")
+        for row in listed:
+            self.assertRegex(out, rf"\n +{row['plan']} \d+\.\d+\n")
+        self.refuses(1, "explain", self.spec("moe_fc1_swiglu"), "--schedule", "pingpong 7x7",
+                     says=f"({len(listed)} in all: epifuse explain --all-plans lists them)")
+        self.refuses(2, "explain", self.small(), "--all-plans", "--schedule", "pingpong 128x64", says="--all-plans")
+
     def test_what_it_refuses(self):
         self.refuses(1, "explain", self.small(), "--dims", "E=2", "--counts", "1,2,3",
                      says="3 counts are given for the 2 groups")

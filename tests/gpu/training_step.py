@@ -147,7 +147,7 @@ class GpuKernels:
         try:
             self.load(file, kernel, sizes, "no such plan")
         except self.error as error:
-            found = re.search(r"there are: ([^\n]*)", str(error))
+            found = re.search(r"tried unasked[^:]*(?:: epifuse[^:]*)? are: ([^\n]*)", str(error))
             plans = found.group(1).split(", ") if found else []
             return [plan for plan in plans if plan != "pointwise" or len(plans) == 1]
         return []

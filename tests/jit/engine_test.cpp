@@ -167,6 +167,8 @@ TEST_CASE("when every plan spills, the best is used with a warning, and the next
   REQUIRE(compiled->image.warnings.size() == 1);
   CHECK(contains(compiled->image.warnings[0], "no plan of kernel 'small' is free of spills"));
   CHECK(contains(compiled->image.warnings[0], compiled->schedule()));
+  for (const jit::RefusedPlan& refused : compiled->refused)
+    CHECK(contains(compiled->image.warnings[0], fmt::format("{} ({})", refused.schedule, refused.reason)));
   CHECK(first.lines(LogLevel::warn) == compiled->image.warnings);
 
   TestEngine second(disk);

@@ -51,6 +51,7 @@ TEST_CASE("every example spec has a plan to fall back to") {
     const LoweredText result = lower_spec(path);
     check_plans(result);
     CHECK(result.lowered.plans.size() >= 2);
+    CHECK(result.lowered.plans.size() <= lowering::most_plans_unasked);
     // Equal input, equal text.
     const LoweredText again = lower_spec(path);
     for (size_t i = 0; i < result.lowered.plans.size(); ++i)
@@ -69,6 +70,37 @@ TEST_CASE("a schedule is chosen by its name, and an unknown one is an error that
   const std::string& message = result.diagnostics.all()[0].message;
   CHECK(message.find("'pingpong 7x7'") != std::string::npos);
   for (const std::string& name : names(lower_text(spec))) CHECK(message.find(name) != std::string::npos);
+  const size_t all = lower_all(resolve_text(spec, {})).lowered.plans.size();
+  CHECK(message.find(fmt::format("({} in all: epifuse explain --all-plans lists them)", all)) != std::string::npos);
+}
+
+TEST_CASE("a name that is refused has a reason, and is cut where it is long") {
+  const std::string gemm = ragged_spec("out y : bf16[M, N] = gemm(x, w)");
+  const std::string pass = "kernel k {\n dim N = 64\n dyn T\n in x : f32[T, N]\n out y : f32[T, N] = x\n}\n";
+  // One that only the general launches compute.
+  const std::string sum = "kernel k {\n dim N = 64\n dyn T\n in x : f32[T, N]\n out y : f32[N] = sum(x)\n}\n";
+  const auto why = [](const std::string& text, const std::string& name) {
+    const LoweredText result = lower_text(text, name);
+    CHECK(result.lowered.plans.empty());
+    REQUIRE(result.diagnostics.all().size() == 1);
+    const std::string message = result.diagnostics.all()[0].message;
+    const size_t from = message.find(", because "), to = message.find("; those that are tried unasked");
+    REQUIRE(from != std::string::npos);
+    REQUIRE(to != std::string::npos);
+    return message.substr(from + 10, to - from - 10);
+  };
+  const std::string no_name = why(gemm, "fast");
+  CHECK(no_name.starts_with("it is no name: there are 'pingpong 128x192'"));
+  for (const char* name : {"pingpong 128x192 quick", "cooperative 128x65", "pass"}) CHECK(why(gemm, name) == no_name);
+  CHECK(why(pass, "fast") == no_name);
+  CHECK(why(gemm, "pointwise") == "it is one of a kernel without gemm");
+  CHECK(why(gemm, "pass 128x64") == "it is one of a kernel without gemm");
+  CHECK(why(pass, "pingpong 128x128") == "it is one of a kernel with gemm");
+  CHECK(why(pass, "pass 128x32") == "it has no pass over such tiles");
+  CHECK(why(sum, "pass 128x64") == "it has no pass over such tiles");
+  CHECK(why(gemm, "pingpong 128x512") == "there are no such tiles");
+  const LoweredText result = lower_text(gemm, std::string(500, 'x'));
+  CHECK(result.diagnostics.all().at(0).message.starts_with("no plan '" + std::string(60, 'x') + "…' for kernel"));
 }
 
 TEST_CASE("columns and depths of any multiple of 8, tiny and huge") {
