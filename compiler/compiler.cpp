@@ -25,13 +25,6 @@ std::optional<ir::Graph> resolve_bound(const Program& program, std::string_view 
   return resolve(program, kernel, resolve_options, diagnostics);
 }
 
-// plan or cuda, of the first plan.
-std::string text_of(Stage stage, const PlannedKernel& kernel) {
-  const lowering::KernelPlan& plan = kernel.lowered.plans.front();
-  return stage == Stage::plan ? lowering::print(kernel.lowered.graph, plan)
-                              : codegen::emit_kernel(kernel.lowered.graph, plan);
-}
-
 bool has_gemm(const ir::Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(),
                      [](const ir::Node& node) { return node.op == ir::Op::gemm; });
@@ -109,6 +102,12 @@ std::optional<Stage> parse_stage(std::string_view name) {
   return std::nullopt;
 }
 
+std::string plan_stage(Stage stage, const PlannedKernel& kernel, size_t plan) {
+  const lowering::KernelPlan& chosen = kernel.lowered.plans.at(plan);
+  return stage == Stage::plan ? lowering::print(kernel.lowered.graph, chosen)
+                              : codegen::emit_kernel(kernel.lowered.graph, chosen);
+}
+
 std::optional<std::string> emit_stage(Stage stage, const Program& program, std::string_view kernel,
                                       const CompilerOptions& options, Diagnostics& diagnostics) {
   if (stage == Stage::tokens) return print_tokens(*program.main().source, lex(program.main().source, diagnostics));
@@ -126,7 +125,7 @@ std::optional<std::string> emit_stage(Stage stage, const Program& program, std::
     return text;
   }
   const std::optional<PlannedKernel> planned = plan_kernel(program, kernel, options, diagnostics);
-  return planned ? std::optional(text_of(stage, *planned)) : std::nullopt;
+  return planned ? std::optional(plan_stage(stage, *planned, 0)) : std::nullopt;
 }
 
 std::optional<std::string> emit_unfused(Stage stage, const Program& program, std::string_view kernel,
@@ -136,7 +135,7 @@ std::optional<std::string> emit_unfused(Stage stage, const Program& program, std
   std::string text;
   for (const PlannedKernel& made : planned->stages)
     text += fmt::format("{}{} stage {}\n{}", text.empty() ? "" : "\n", stage == Stage::cuda ? "//" : "#",
-                        made.graph.name, stage == Stage::ir ? ir::print(made.graph) : text_of(stage, made));
+                        made.graph.name, stage == Stage::ir ? ir::print(made.graph) : plan_stage(stage, made, 0));
   return text;
 }
 

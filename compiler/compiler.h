@@ -73,6 +73,9 @@ toolchain::CompileRequest compile_request(const PlannedKernel& kernel, const low
 enum class Stage { tokens, ast, ir, plan, cuda };
 std::optional<Stage> parse_stage(std::string_view name);
 
+// plan or cuda, of one plan of a kernel.
+std::string plan_stage(Stage stage, const PlannedKernel& kernel, size_t plan);
+
 // The text of one stage of the first plan. tokens and ast are of the whole main file; ir has the graph as resolved and
 // behind each pass that changed it.
 std::optional<std::string> emit_stage(Stage stage, const Program& program, std::string_view kernel,

@@ -129,10 +129,6 @@ struct Engine::State {
   // An entry of a bundle onto the device.
   Status prepare(const cache::BundleReader& bundle, size_t entry, const runtime::DevicePtr& device);
 
-  // As plan_kernel, by the tuning file where the options name no plan.
-  std::optional<PlannedKernel> plan(const Program& program, std::string_view kernel, const CompilerOptions& options,
-                                    Diagnostics& diagnostics);
-
   const MadeHere made_here;
   const LogSink log;
   ArtifactStore store;
@@ -164,7 +160,7 @@ Result<std::optional<CompiledKernelPtr>> Engine::compile(const Program& program,
                                                          const CompilerOptions& options, Diagnostics& diagnostics) {
   if (const Status here = state_->made_here.check("this Engine"); !here) return here.error();
   const auto start = Clock::now();
-  std::optional<PlannedKernel> planned = state_->plan(program, kernel, options, diagnostics);
+  std::optional<PlannedKernel> planned = state_->tuned.plan(program, kernel, options, diagnostics);
   if (!planned) return {std::nullopt};
   record(program, planned->graph, options, false);
   Result<CompiledKernelPtr> made = state_->compile(*std::move(planned), start, milliseconds_since(start));
@@ -174,19 +170,7 @@ Result<std::optional<CompiledKernelPtr>> Engine::compile(const Program& program,
 
 std::optional<PlannedKernel> Engine::plan(const Program& program, std::string_view kernel,
                                           const CompilerOptions& options, Diagnostics& diagnostics) {
-  return state_->plan(program, kernel, options, diagnostics);
-}
-
-std::optional<PlannedKernel> Engine::State::plan(const Program& program, std::string_view kernel,
-                                                 const CompilerOptions& options, Diagnostics& diagnostics) {
-  if (!tuned.any() || options.tuned || !options.schedule.empty())
-    return plan_kernel(program, kernel, options, diagnostics);
-  CompilerOptions own = options;
-  own.tuned = [this](const std::string& request) { return tuned.find(request); };
-  std::optional<PlannedKernel> planned = plan_kernel(program, kernel, own, diagnostics);
-  if (planned && !planned->tuned.empty() && !planned->lowered.has_preferred)
-    tuned.warn_of(planned->graph.name, planned->tuned);
-  return planned;
+  return state_->tuned.plan(program, kernel, options, diagnostics);
 }
 
 Result<CompiledKernelPtr> Engine::compile(PlannedKernel planned) {

@@ -9,31 +9,35 @@ namespace epifuse::jit {
 TunedPlans::TunedPlans(FileSystem& disk, std::string path, LogSink log)
     : disk_(disk), path_(std::move(path)), log_(std::move(log)) {}
 
+std::optional<PlannedKernel> TunedPlans::plan(const Program& program, std::string_view kernel,
+                                              const CompilerOptions& options, Diagnostics& diagnostics) {
+  if (path_.empty() || options.tuned || !options.schedule.empty())
+    return plan_kernel(program, kernel, options, diagnostics);
+  CompilerOptions own = options;
+  own.tuned = [this](const std::string& request) { return find(request); };
+  std::optional<PlannedKernel> planned = plan_kernel(program, kernel, own, diagnostics);
+  if (planned && !planned->tuned.empty() && !planned->lowered.has_preferred && log_)
+    log_(LogLevel::warn, fmt::format("the tuning file {} has the plan '{}' for kernel '{}', which cannot run so any "
+                                     "more; tune it again",
+                                     path_, planned->tuned, planned->graph.name));
+  return planned;
+}
+
 std::string TunedPlans::find(const std::string& request) {
-  if (path_.empty()) return "";
   std::call_once(once_, [this] { read(); });
   const auto found = schedules_.find(tuning_key(request));
   return found == schedules_.end() ? "" : found->second;
 }
 
-void TunedPlans::warn_of(const std::string& kernel, const std::string& schedule) const {
-  if (log_)
-    log_(LogLevel::warn, fmt::format("the tuning file {} has the plan '{}' for kernel '{}', which cannot run so any "
-                                     "more; tune it again",
-                                     path_, schedule, kernel));
-}
-
 void TunedPlans::read() {
-  const Result<std::string> text = disk_.read(path_);
-  const Result<std::vector<TunedPlan>> plans =
-      text ? parse_tuning_file(*text) : Result<std::vector<TunedPlan>>(text.error());
-  if (!plans) {
-    if (log_)
-      log_(LogLevel::warn,
-           fmt::format("EPIFUSE_TUNING: the tuning file {} is not used: {}", path_, plans.error().message));
-    return;
-  }
-  for (const TunedPlan& plan : *plans) schedules_[plan.key] = plan.schedule;
+  const auto warn = [&](const std::string& what) {
+    if (log_) log_(LogLevel::warn, what);
+  };
+  const Result<TuningFile> file = read_tuning_file(disk_, path_);
+  if (!file) return warn(fmt::format("EPIFUSE_TUNING: the tuning file is not used: {}", file.error().message));
+  for (const auto& list : {file->unusable, file->replaced})
+    for (const std::string& what : list) warn(fmt::format("the tuning file {}: {}", path_, what));
+  for (const TunedPlan& plan : file->plans) schedules_[plan.key] = plan.schedule;
 }
 
 }  // namespace epifuse::jit

@@ -1,4 +1,4 @@
-// The plans of a tuning file, by canonical request, for whoever plans kernels (CompilerOptions::tuned).
+// The plans of a tuning file, by canonical request, for whoever plans kernels.
 #pragma once
 
 #include <map>
@@ -8,6 +8,7 @@
 
 #include "base/file_system.h"
 #include "base/log.h"
+#include "compiler/compiler.h"
 
 namespace epifuse::jit {
 
@@ -17,14 +18,14 @@ class TunedPlans {
   // `path` empty: there are none. `disk` must outlive this.
   TunedPlans(FileSystem& disk, std::string path, LogSink log);
 
-  // The schedule's name for a request (PlannedKernel::request), or "". The file is read at the first question.
-  std::string find(const std::string& request);
-  // Says in the log that a schedule of the file is none for this kernel.
-  void warn_of(const std::string& kernel, const std::string& schedule) const;
-
-  bool any() const { return !path_.empty(); }
+  // plan_kernel, with the file's plan first where the options name none and say nothing of others. The log says of a
+  // plan of the file that it is none for this kernel. The file is read at the first question.
+  std::optional<PlannedKernel> plan(const Program& program, std::string_view kernel, const CompilerOptions& options,
+                                    Diagnostics& diagnostics);
 
  private:
+  // The schedule's name for a request (PlannedKernel::request), or "".
+  std::string find(const std::string& request);
   void read();
 
   FileSystem& disk_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/digest.h"
@@ -84,8 +85,15 @@ class Reader {
   std::string wrong_;
 };
 
-Result<TunedPlan> read_plan(const Json& json, size_t index) {
-  const auto wrong = [&](const std::string& what) { return user_error(fmt::format("kernel {}: {}", index, what)); };
+// "entry 2 (moe_fc1)", counted from 1.
+std::string entry_name(const Json& json, size_t index) {
+  const auto name = json.is_object() ? json.find("kernel") : json.end();
+  return fmt::format("entry {}{}", index + 1,
+                     name != json.end() && name->is_string() ? fmt::format(" ({})", name->get<std::string>()) : "");
+}
+
+Result<TunedPlan> read_plan(const Json& json) {
+  const auto wrong = [&](const std::string& what) { return user_error(what); };
   if (!json.is_object()) return wrong("it is no object");
   TunedPlan plan;
   Reader in(json);
@@ -110,7 +118,7 @@ Result<TunedPlan> read_plan(const Json& json, size_t index) {
 
 std::string tuning_key(std::string_view request) { return digest(request).hex(); }
 
-Result<std::vector<TunedPlan>> parse_tuning_file(std::string_view text) {
+Result<TuningFile> parse_tuning_file(std::string_view text) {
   const Result<Json> read = read_json(text);
   if (!read) return user_error(fmt::format("this is no tuning file, but {}", read.error().message));
   const Json& json = *read;
@@ -121,13 +129,44 @@ Result<std::vector<TunedPlan>> parse_tuning_file(std::string_view text) {
                                   found.dump(-1, ' ', true, Json::error_handler_t::replace), tuning_version));
   const auto kernels = json.find("kernels");
   if (kernels == json.end() || !kernels->is_array()) return user_error("'kernels' is missing, or no list");
-  std::vector<TunedPlan> plans;
-  for (const Json& entry : *kernels) {
-    Result<TunedPlan> plan = read_plan(entry, plans.size());
-    if (!plan) return plan.error();
-    plans.push_back(*std::move(plan));
+  TuningFile file;
+  std::vector<std::string> names;  // of the plans' entries
+  for (size_t i = 0; i < kernels->size(); ++i) {
+    const Json& entry = (*kernels)[i];
+    const std::string name = entry_name(entry, i);
+    Result<TunedPlan> plan = read_plan(entry);
+    if (!plan) {
+      file.unusable.push_back(fmt::format("{} is left out: {}", name, plan.error().message));
+      continue;
+    }
+    const auto same = std::find_if(file.plans.begin(), file.plans.end(),
+                                   [&](const TunedPlan& other) { return other.key == plan->key; });
+    if (same == file.plans.end()) {
+      file.plans.push_back(*std::move(plan));
+      names.push_back(name);
+      continue;
+    }
+    std::string& earlier = names[static_cast<size_t>(same - file.plans.begin())];
+    file.replaced.push_back(fmt::format("{} has the key of {}: its plan '{}' is used, and not '{}'", name, earlier,
+                                        plan->schedule, same->schedule));
+    *same = *std::move(plan);
+    earlier = name;
   }
-  return plans;
+  return file;
+}
+
+Result<TuningFile> read_tuning_file(FileSystem& disk, const std::string& path) {
+  const Result<std::string> text = disk.read(path);
+  if (!text) return text.error();
+  Result<TuningFile> file = parse_tuning_file(*text);
+  if (!file) return user_error(fmt::format("{}: {}", path, file.error().message));
+  return file;
+}
+
+Result<TuningFile> read_whole_tuning_file(FileSystem& disk, const std::string& path) {
+  Result<TuningFile> file = read_tuning_file(disk, path);
+  if (file && !file->unusable.empty()) return user_error(fmt::format("{}: {}", path, fmt::join(file->unusable, "; ")));
+  return file;
 }
 
 std::string print_tuning_file(std::vector<TunedPlan> plans) {

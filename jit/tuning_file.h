@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_system.h"
 #include "base/result.h"
 
 namespace epifuse::jit {
@@ -31,9 +32,21 @@ struct TunedPlan {
 // Of PlannedKernel::request.
 std::string tuning_key(std::string_view request);
 
-// Errors (user): no JSON, another version, an entry that lacks something or whose schedule is no name. What is there
-// beside that is left alone.
-Result<std::vector<TunedPlan>> parse_tuning_file(std::string_view text);
+struct TuningFile {
+  std::vector<TunedPlan> plans;  // one for each key: of several, the last that can be used
+  // Sentences that name an entry. Of those that are left out: they lack something, or have it of another type, or their
+  // schedule is no name. And of those whose place a later one with their key has taken.
+  std::vector<std::string> unusable, replaced;
+};
+
+// Errors (user): no JSON, no tuning file, another version. What an entry has beside its fields is left alone.
+Result<TuningFile> parse_tuning_file(std::string_view text);
+
+// The same of a file.
+Result<TuningFile> read_tuning_file(FileSystem& disk, const std::string& path);
+
+// … where an entry that cannot be used is an error as well: for whoever would write the file anew, or builds with it.
+Result<TuningFile> read_whole_tuning_file(FileSystem& disk, const std::string& path);
 
 // Equal plans give equal bytes, in whatever order.
 std::string print_tuning_file(std::vector<TunedPlan> plans);

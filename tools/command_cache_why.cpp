@@ -9,6 +9,7 @@
 #include "deploy/bundle_miss.h"
 #include "jit/artifact_store.h"
 #include "jit/bundled_kernels.h"
+#include "jit/tuned_plans.h"
 #include "tools/bundle_labels.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
@@ -192,9 +193,9 @@ Report cache_why(const CommandLine& line, Surroundings& world) {
   const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
   if (!program) return failure(program.error());
   if (diagnostics.has_errors()) return failure(std::move(diagnostics));
-  CompilerOptions options = compiler_options(line);
-  options.tuned = tuned_plans(world);
-  const std::optional<PlannedKernel> planned = plan_kernel(*program, line.kernel, options, diagnostics);
+  const CompilerOptions options = compiler_options(line);
+  jit::TunedPlans tuned(world.disk, world.settings.tuning, world.log);
+  const std::optional<PlannedKernel> planned = tuned.plan(*program, line.kernel, options, diagnostics);
   if (!planned) return failure(std::move(diagnostics));
 
   const std::string& target = options.target.name;

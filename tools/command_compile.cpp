@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "compiler/compiler.h"
 #include "compiler/semantics/resolve.h"
+#include "jit/tuned_plans.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/count_text.h"
@@ -72,18 +73,43 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
   return report;
 }
 
+// Of the plan that was taken, where a compile has shown which; else of the planner's first, and what may become of it.
+std::optional<std::string> emit_plan(Stage stage, const Program& program, const CommandLine& line,
+                                     const CompilerOptions& options, Surroundings& world, Json& fields,
+                                     Diagnostics& diagnostics) {
+  jit::TunedPlans tuned(world.disk, world.settings.tuning, world.log);
+  std::optional<PlannedKernel> planned = tuned.plan(program, line.kernel, options, diagnostics);
+  if (!planned) return std::nullopt;
+  std::string may_be_left = tools::may_be_left(*planned);
+  size_t plan = 0;
+  if (!may_be_left.empty()) {
+    if (const jit::CompiledKernelPtr compiled = find_compiled(program, line.kernel, options, world)) {
+      planned = compiled->planned;
+      plan = compiled->plan;
+      may_be_left.clear();
+    }
+  }
+  fields["plan"] = lowering::schedule_name(planned->lowered.plans[plan].schedule);
+  fields["may_be_left"] = may_be_left.empty() ? Json() : Json(may_be_left);
+  if (!may_be_left.empty() && !line.json)
+    note(fmt::format("{} ({}) is not compiled yet: {}", planned->graph.name, fields["plan"].get<std::string>(),
+                     may_be_left));
+  return plan_stage(stage, *planned, plan);
+}
+
 Report emit_text(Stage stage, const Program& program, const CommandLine& line, const std::string& file,
                  Surroundings& world) {
   Diagnostics diagnostics;
-  CompilerOptions options = compiler_options(line);
-  options.tuned = tuned_plans(world);
+  const CompilerOptions options = compiler_options(line);
   const bool of_stages = line.unfused && stage != Stage::tokens && stage != Stage::ast;
-  const std::optional<std::string> text = of_stages ? emit_unfused(stage, program, line.kernel, options, diagnostics)
-                                                    : emit_stage(stage, program, line.kernel, options, diagnostics);
+  const bool of_plan = !of_stages && (stage == Stage::plan || stage == Stage::cuda);
+  Json fields;
+  const std::optional<std::string> text = of_plan ? emit_plan(stage, program, line, options, world, fields, diagnostics)
+                                          : of_stages ? emit_unfused(stage, program, line.kernel, options, diagnostics)
+                                                      : emit_stage(stage, program, line.kernel, options, diagnostics);
   if (!text || diagnostics.has_errors()) return failure(std::move(diagnostics));
   Report report;
   report.diagnostics = std::move(diagnostics);
-  Json fields;
   if (Status done = deliver(*text, file, line, world, report, fields); !done) return failure(done.error());
   report.fields = dump(fields);
   return report;
@@ -121,10 +147,8 @@ Report compile_all(const Program& program, const CommandLine& line, Surroundings
   all.dims = line.dims;
   std::vector<PlannedKernel> planned;
   Diagnostics diagnostics;
-  const auto tuned = tuned_plans(world);
   for (const std::string& name : names) {
     CompilerOptions options = compiler_options(line);
-    options.tuned = tuned;
     options.dims = options_for(program, name, all).dims;
     if (std::optional<PlannedKernel> kernel = engine->plan(program, name, options, diagnostics)) {
       engine->record(program, kernel->graph, options, false);

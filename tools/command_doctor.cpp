@@ -9,6 +9,7 @@
 #include "cache/cache_directory.h"
 #include "compiler/interpreter/parallel.h"
 #include "compiler/toolchain/nvrtc_locator.h"
+#include "jit/tuning_file.h"
 #include "runtime/device.h"
 #include "tools/commands.h"
 #include "tools/count_text.h"
@@ -135,6 +136,31 @@ std::string nvrtc_text(const toolchain::NvrtcSearch& search) {
   return text;
 }
 
+// The tuning file that is set; empty texts: none is.
+struct TuningState {
+  std::string file, state;
+  size_t plans = 0;
+  std::vector<std::string> problems;  // the first says why the file is not used, where it is not
+};
+
+TuningState look_at_tuning(const Surroundings& world) {
+  TuningState tuning;
+  tuning.file = world.settings.tuning;
+  if (tuning.file.empty()) return tuning;
+  const Result<jit::TuningFile> file = jit::read_tuning_file(world.disk, tuning.file);
+  if (!file) {
+    tuning.state = "not used: " + file.error().message;
+    tuning.problems = {file.error().message};
+    return tuning;
+  }
+  tuning.plans = file->plans.size();
+  tuning.state = count_text(tuning.plans, "plan", "plans");
+  tuning.problems = file->unusable;
+  tuning.problems.insert(tuning.problems.end(), file->replaced.begin(), file->replaced.end());
+  for (const std::string& problem : tuning.problems) tuning.state += "\n            " + problem;
+  return tuning;
+}
+
 struct Ability {
   std::string_view key, what;
   bool can = false;
@@ -173,6 +199,7 @@ Report doctor(const CommandLine&, Surroundings& world) {
   const Gpus gpus = find_gpus();
   const toolchain::NvrtcSearch search = find_nvrtc(world);
   const CacheState cache = look_at_cache(world);
+  const TuningState tuning = look_at_tuning(world);
 
   Report report;
   std::string& text = report.text;
@@ -181,6 +208,7 @@ Report doctor(const CommandLine&, Surroundings& world) {
   text += gpu_text(gpus) + nvrtc_text(search);
   text += fmt::format("cache       {}{}{}", cache.directory, cache.directory.empty() ? "" : ": ", cache.state);
   text += cache.entries ? fmt::format(", {}, {}\n", entries_text(cache.entries), bytes_text(cache.bytes)) : "\n";
+  if (!tuning.file.empty()) text += fmt::format("tuning      {}: {}\n", tuning.file, tuning.state);
   if (!world.settings_problem.empty()) text += fmt::format("problem     {}\n", world.settings_problem);
 
   Json settings = Json::array();
@@ -218,25 +246,29 @@ Report doctor(const CommandLine&, Surroundings& world) {
   }
   nvrtc["places"] = search.places;
   nvrtc["rejected"] = std::move(rejected);
-  const Json fields = {{"version", version},
-                       {"commit", commit()},
-                       {"language", language_version},
-                       {"system", machine.system},
-                       {"architecture", machine.architecture},
-                       {"cores", machine.cores},
-                       {"driver", gpus.driver_version ? Json(gpus.driver_version) : Json()},
-                       {"gpus", std::move(devices)},
-                       {"gpu_problem", gpus.problem},
-                       {"nvrtc", std::move(nvrtc)},
-                       {"cache",
-                        {{"directory", cache.directory},
-                         {"state", cache.state},
-                         {"usable", cache.usable},
-                         {"entries", cache.entries},
-                         {"bytes", cache.bytes}}},
-                       {"settings", std::move(settings)},
-                       {"settings_problem", world.settings_problem},
-                       {"can", std::move(can)}};
+  const Json fields = {
+      {"version", version},
+      {"commit", commit()},
+      {"language", language_version},
+      {"system", machine.system},
+      {"architecture", machine.architecture},
+      {"cores", machine.cores},
+      {"driver", gpus.driver_version ? Json(gpus.driver_version) : Json()},
+      {"gpus", std::move(devices)},
+      {"gpu_problem", gpus.problem},
+      {"nvrtc", std::move(nvrtc)},
+      {"cache",
+       {{"directory", cache.directory},
+        {"state", cache.state},
+        {"usable", cache.usable},
+        {"entries", cache.entries},
+        {"bytes", cache.bytes}}},
+      {"tuning", tuning.file.empty()
+                     ? Json()
+                     : Json{{"file", tuning.file}, {"count", tuning.plans}, {"problems", tuning.problems}}},
+      {"settings", std::move(settings)},
+      {"settings_problem", world.settings_problem},
+      {"can", std::move(can)}};
   report.fields = fields.dump(-1, ' ', false, Json::error_handler_t::replace);
   return report;
 }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "jit/tuned_plans.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/explanation.h"
@@ -13,17 +14,6 @@ namespace epifuse::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// What the cache has of a kernel; nothing is compiled for this, and nothing said about the cache.
-jit::CompiledKernelPtr find_compiled(const Program& program, const SizedKernel& kernel, const CompilerOptions& options,
-                                     Surroundings& world) {
-  Surroundings quiet{world.settings, "", world.disk, nullptr};
-  quiet.settings.jit = false;
-  const std::unique_ptr<jit::Engine> engine = make_engine(quiet, true);
-  Diagnostics ignored;
-  const auto compiled = engine->compile(program, kernel.name, options, ignored);
-  return compiled && *compiled ? **compiled : nullptr;
-}
 
 }  // namespace
 
@@ -38,15 +28,14 @@ Report explain(const CommandLine& line, Surroundings& world) {
 
   Report report;
   Json list = Json::array();
-  const auto tuned = tuned_plans(world);
+  jit::TunedPlans tuned(world.disk, world.settings.tuning, world.log);
   for (const SizedKernel& kernel : **kernels) {
     CompilerOptions options = kernel.compiler_options(line);
-    options.tuned = tuned;
-    std::optional<PlannedKernel> planned = plan_kernel(*program, kernel.name, options, diagnostics);
+    std::optional<PlannedKernel> planned = tuned.plan(*program, kernel.name, options, diagnostics);
     if (!planned) return failure(std::move(diagnostics));
     Result<Explanation> explanation = explain_kernel(kernel, *std::move(planned), line);
     if (!explanation) return failure(explanation.error());
-    explanation->compiled = find_compiled(*program, kernel, options, world);
+    explanation->compiled = find_compiled(*program, kernel.name, options, world);
     options.all_plans = true;
     if (line.all_plans) explanation->listed = plan_kernel(*program, kernel.name, options, diagnostics)->lowered.plans;
     if (!report.text.empty()) report.text += '\n';

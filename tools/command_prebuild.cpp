@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "base/json.h"
 #include "cache/bundle_reader.h"
 #include "cache/bundle_writer.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
@@ -35,6 +36,12 @@ Json failures_json(const std::vector<NotBuilt>& failures) {
   return list;
 }
 
+Json groups_json(const ListedKernel& kernel) {
+  Json list = Json::array();
+  for (const ListedKernel::Groups& groups : kernel.groups) list.push_back({{"dim", groups.dim}, {"by", groups.by}});
+  return list;
+}
+
 // Whose fault decides the exit code: a broken machine before a mistake, for the mistake may be its consequence.
 ExitCode code_of(const std::vector<NotBuilt>& failures) {
   if (failures.empty()) return ExitCode::good;
@@ -49,21 +56,27 @@ std::string failures_text(const std::vector<NotBuilt>& failures) {
   return text + fmt::format("{} could not be built", failures.size());
 }
 
-// What a worker gives back: a line of words, then bytes.
+// What a worker gives back: a line of words, a line of warnings, then bytes.
 struct Outcome {
   std::string status;  // "ok", or "user", "machine": whose fault
   std::string from;
   double milliseconds = 0;
-  std::string bytes;  // a bundle of one kernel, or the message
+  std::string bytes;                  // a bundle of one kernel, or the message
+  std::vector<std::string> warnings;  // of the log, said where they can be collected
 
-  std::string to_text() const { return fmt::format("{} {} {:.3f}\n{}", status, from, milliseconds, bytes); }
+  std::string to_text() const {
+    return fmt::format("{} {} {:.3f}\n{}\n{}", status, from, milliseconds, dump(Json(warnings)), bytes);
+  }
   static Outcome parse(const std::string& text) {
     Outcome outcome;
     const size_t line = text.find('\n'), first = text.find(' '), second = text.find(' ', first + 1);
+    const size_t next = text.find('\n', line + 1);
     outcome.status = text.substr(0, first);
     outcome.from = text.substr(first + 1, second - first - 1);
     outcome.milliseconds = std::strtod(text.c_str() + second, nullptr);
-    outcome.bytes = text.substr(line + 1);
+    outcome.warnings =
+        read_json(std::string_view(text).substr(line + 1, next - line - 1))->get<std::vector<std::string>>();
+    outcome.bytes = text.substr(next + 1);
     return outcome;
   }
 };
@@ -73,15 +86,16 @@ Outcome compile_one(jit::Engine& engine, const ListedKernel& kernel) {
   try {
     const Result<jit::CompiledKernelPtr> compiled = engine.compile(kernel.plan());
     if (!compiled)
-      return {compiled.error().kind == ErrorKind::environment ? "machine" : "user", "-", 0, compiled.error().message};
+      return {
+          compiled.error().kind == ErrorKind::environment ? "machine" : "user", "-", 0, compiled.error().message, {}};
     const Result<std::string> toolchain = engine.toolchain().identity();
     Result<std::string> bytes = cache::encode_bundle({jit::bundle_entry(**compiled, toolchain ? *toolchain : "")});
-    if (!bytes) return {"user", "-", 0, bytes.error().message};
-    return {"ok", std::string(jit::from_name((*compiled)->from)), (*compiled)->milliseconds, *std::move(bytes)};
+    if (!bytes) return {"user", "-", 0, bytes.error().message, {}};
+    return {"ok", std::string(jit::from_name((*compiled)->from)), (*compiled)->milliseconds, *std::move(bytes), {}};
   } catch (const std::bad_alloc&) {
-    return {"machine", "-", 0, "not enough memory"};
+    return {"machine", "-", 0, "not enough memory", {}};
   } catch (const std::exception& error) {
-    return {"machine", "-", 0, fmt::format("a bug of Epifuse: {}", error.what())};
+    return {"machine", "-", 0, fmt::format("a bug of Epifuse: {}", error.what()), {}};
   }
 }
 
@@ -109,9 +123,18 @@ Built build(const PrebuildList& list, const CommandLine& line, Surroundings& wor
   built.jobs = line.jobs > 0 ? line.jobs : usual_workers(cores, available_memory());
   const std::vector<size_t> order = order_of(list);
   std::unique_ptr<jit::Engine> engine;  // of a worker, and never in this process
+  std::vector<std::string> warnings;    // of a worker, about its task
   const auto work = [&](size_t task) {
-    if (!engine) engine = make_engine(world, true);
-    return compile_one(*engine, list.kernels[order[task]]).to_text();
+    const LogSink log = [&](LogLevel level, std::string_view text) {
+      if (level <= LogLevel::warn)
+        warnings.emplace_back(text);
+      else if (world.log)
+        world.log(level, text);
+    };
+    if (!engine) engine = make_engine({world.settings, "", world.disk, log}, true);
+    Outcome outcome = compile_one(*engine, list.kernels[order[task]]);
+    outcome.warnings = std::exchange(warnings, {});
+    return outcome.to_text();
   };
   size_t done = 0;
   std::vector<Json> rows(list.kernels.size());
@@ -132,6 +155,8 @@ Built build(const PrebuildList& list, const CommandLine& line, Surroundings& wor
     };
     if (result.died) return failed(result.output, ErrorKind::environment);
     Outcome outcome = Outcome::parse(result.output);
+    for (const std::string& warning : outcome.warnings)
+      if (world.log) world.log(LogLevel::warn, warning);
     if (outcome.status != "ok")
       return failed(outcome.bytes, outcome.status == "machine" ? ErrorKind::environment : ErrorKind::user);
     const Result<cache::BundlePtr> bundle = cache::BundleReader::from_bytes(std::move(outcome.bytes), "of a worker");
@@ -143,7 +168,13 @@ Built build(const PrebuildList& list, const CommandLine& line, Surroundings& wor
     note(fmt::format("[{}/{}] {}: {} in {:.0f} ms", done, list.kernels.size(), what,
                      compiled ? "compiled" : "from the cache", outcome.milliseconds));
     Json& row = rows[index] = label_json(label);
+    row["groups"] = groups_json(list.kernels[index]);
     row["plan"] = info ? Json(info->plan) : Json();
+    row["tuned"] = info && !info->tuned.empty() && info->plan == info->tuned;
+    row["refused"] = Json::array();
+    if (info)
+      for (const jit::BundleInfo::Refused& refused : info->refused)
+        row["refused"].push_back({{"plan", refused.plan}, {"reason", refused.reason}});
     row["key"] = info ? Json(info->key) : Json();
     row["cubin_bytes"] = entry->cubin.size();
     row["compiled"] = compiled;
@@ -162,6 +193,7 @@ Report dry_run(const PrebuildList& list) {
   for (const ListedKernel& kernel : list.kernels) {
     report.text += cache::describe(kernel.label) + "\n";
     kernels.push_back(label_json(kernel.label));
+    kernels.back()["groups"] = groups_json(kernel);
   }
   report.text += kernels_text(list.kernels.size()) + "\n";
   report.fields = dump({{"kernels", std::move(kernels)}, {"failures", failures_json(list.failures)}});
@@ -246,11 +278,8 @@ Report check(const PrebuildList& list, const CommandLine& line, Surroundings& wo
 // A tuning file that is named and cannot be read would be a bundle of other plans than were asked for.
 Status check_plans(const std::string& path, Surroundings& world) {
   if (path.empty()) return {};
-  const Result<std::string> text = world.disk.read(path);
-  if (!text) return user_error(text.error().message);
-  if (const auto plans = jit::parse_tuning_file(*text); !plans)
-    return user_error(fmt::format("{}: {}", path, plans.error().message));
-  return {};
+  const Result<jit::TuningFile> plans = jit::read_whole_tuning_file(world.disk, path);
+  return plans ? Status() : user_error(plans.error().message);
 }
 
 // An error when the bundle would replace what it is built from. `file` is empty where nothing is written.

@@ -154,11 +154,9 @@ Status store(FileSystem& disk, const std::string& path, const jit::TunedPlan& en
   if (!held) return held.error();
   std::vector<jit::TunedPlan> plans;
   if (disk.status(path).exists) {
-    const Result<std::string> text = disk.read(path);
-    if (!text) return text.error();
-    Result<std::vector<jit::TunedPlan>> read = jit::parse_tuning_file(*text);
-    if (!read) return user_error(fmt::format("{}: {}", path, read.error().message));
-    plans = *std::move(read);
+    Result<jit::TuningFile> read = jit::read_whole_tuning_file(disk, path);
+    if (!read) return read.error();
+    plans = std::move(read->plans);
   }
   return write_output(disk, path, jit::print_tuning_file(jit::merge_tuned_plans(std::move(plans), {entry})));
 }
@@ -166,11 +164,8 @@ Status store(FileSystem& disk, const std::string& path, const jit::TunedPlan& en
 // Damage of the file is told before the GPU works for it.
 Status check_readable(FileSystem& disk, const std::string& path) {
   if (!disk.status(path).exists) return {};
-  const Result<std::string> text = disk.read(path);
-  if (!text) return text.error();
-  if (const auto read = jit::parse_tuning_file(*text); !read)
-    return user_error(fmt::format("{}: {}", path, read.error().message));
-  return {};
+  const Result<jit::TuningFile> read = jit::read_whole_tuning_file(disk, path);
+  return read ? Status() : Status(read.error());
 }
 
 template <class T>

@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "compiler/toolchain/nvrtc_toolchain.h"
-#include "jit/tuned_plans.h"
 
 namespace epifuse::tools {
 namespace {
@@ -30,12 +29,6 @@ CompilerOptions compiler_options(const CommandLine& line) {
   return options;
 }
 
-std::function<std::string(const std::string&)> tuned_plans(const Surroundings& world) {
-  if (world.settings.tuning.empty()) return nullptr;
-  auto plans = std::make_shared<jit::TunedPlans>(world.disk, world.settings.tuning, world.log);
-  return [plans](const std::string& request) { return plans->find(request); };
-}
-
 std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cache) {
   jit::EngineOptions options{
       .settings = world.settings, .log = world.log, .read_cache = use_cache, .write_cache = use_cache};
@@ -43,6 +36,25 @@ std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cac
   if (!use_cache) of_toolchain.cache_directory.clear();
   auto nvrtc = std::make_shared<toolchain::NvrtcToolchain>(world.disk, std::move(of_toolchain));
   return std::make_unique<jit::Engine>(std::move(options), std::move(nvrtc), world.disk);
+}
+
+jit::CompiledKernelPtr find_compiled(const Program& program, const std::string& kernel, const CompilerOptions& options,
+                                     const Surroundings& world) {
+  Surroundings quiet{world.settings, "", world.disk, nullptr};
+  quiet.settings.jit = false;
+  quiet.settings.record.clear();
+  const std::unique_ptr<jit::Engine> engine = make_engine(quiet, true);
+  Diagnostics ignored;
+  const auto compiled = engine->compile(program, kernel, options, ignored);
+  if (!compiled || !*compiled) return nullptr;
+  const jit::CompiledKernelPtr& found = **compiled;
+  const lowering::KernelPlan& plan = found->planned.lowered.plans[found->plan];
+  return lowering::schedule_name(plan.schedule) == found->schedule() ? found : nullptr;
+}
+
+std::string may_be_left(const PlannedKernel& kernel) {
+  if (kernel.lowered.plans.size() == 1 || !kernel.asked_schedule.empty()) return "";
+  return "if the plan spills registers or waits for each wgmma when it is compiled, another is taken";
 }
 
 std::vector<std::string> unsaid_warnings(const jit::CompiledKernel& kernel, const Settings& settings) {

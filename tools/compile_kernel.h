@@ -1,7 +1,6 @@
 // From a command line to a compiled kernel, through the engine.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,11 +14,16 @@ namespace epifuse::tools {
 
 CompilerOptions compiler_options(const CommandLine& line);
 
-// For CompilerOptions::tuned, where kernels are planned and no engine asks: the plans of EPIFUSE_TUNING.
-std::function<std::string(const std::string&)> tuned_plans(const Surroundings& world);
-
 // `use_cache` false: nothing is taken from the disk or left there.
 std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cache);
+
+// A kernel that the bundles or the cache have, with the plan that was taken; nothing is compiled or recorded for this,
+// and nothing said. Null: they have none, or one whose plan this compiler does not make.
+jit::CompiledKernelPtr find_compiled(const Program& program, const std::string& kernel, const CompilerOptions& options,
+                                     const Surroundings& world);
+
+// What may still become of a plan that nobody compiled yet; empty: it is the only one, or was asked for.
+std::string may_be_left(const PlannedKernel& kernel);
 
 // What is to be said of a compiled kernel and is not on stderr already.
 std::vector<std::string> unsaid_warnings(const jit::CompiledKernel& kernel, const Settings& settings);

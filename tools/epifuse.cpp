@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
+#include <mutex>
 #include <new>
 #include <unistd.h>
 
@@ -63,8 +64,29 @@ Status check_named_bundle(const CommandLine& line, const std::string& path, Surr
   return opened.error();
 }
 
-Report run_command(const CommandLine& line) {
-  Surroundings world = surroundings();
+// Warnings of the log, which JSON has among the diagnostics: whoever reads it may not see stderr.
+class Heard {
+ public:
+  LogSink before(LogSink next) {
+    return [this, next = std::move(next)](LogLevel level, std::string_view text) {
+      if (level <= LogLevel::warn) {
+        const std::lock_guard<std::mutex> guard(mutex_);
+        warnings_.emplace_back(text);
+      }
+      next(level, text);
+    };
+  }
+  void add_to(Diagnostics& diagnostics) {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    for (const std::string& text : warnings_) diagnostics.warning({}, text);
+  }
+
+ private:
+  std::mutex mutex_;  // kernels are compiled on several threads
+  std::vector<std::string> warnings_;
+};
+
+Report run_command(const CommandLine& line, Surroundings world) {
   if (!world.settings_problem.empty() && line.command != "doctor")
     return failure(ExitCode::user, world.settings_problem);
   for (const std::string& path : line.bundles)
@@ -81,7 +103,12 @@ Report run_command(const CommandLine& line) {
 // Runs a command whatever it throws: nothing but a bug and a full memory throws.
 Report run_safely(const CommandLine& line) {
   try {
-    return run_command(line);
+    Heard heard;
+    Surroundings world = surroundings();
+    if (line.json) world.log = heard.before(std::move(world.log));
+    Report report = run_command(line, std::move(world));
+    heard.add_to(report.diagnostics);
+    return report;
   } catch (const std::bad_alloc&) {
     return failure(ExitCode::machine, "not enough memory");
   } catch (const std::exception& error) {

@@ -140,7 +140,8 @@ std::string plan_text(const Explanation& e) {
 }
 
 std::string compiled_text(const Explanation& e) {
-  if (!e.compiled) return "  compiled         not yet\n";
+  if (!e.compiled)
+    return fmt::format("  compiled         not yet{}{}\n", e.may_be_left.empty() ? "" : ": ", e.may_be_left);
   const KernelImage& image = e.compiled->image;
   std::string text = fmt::format("  compiled         {} registers at entry, {} bytes of spills{}\n", image.registers,
                                  image.spill_bytes, image.wgmma_serialized ? ", wgmma serialised" : "");
@@ -162,6 +163,7 @@ Json plan_json(const Explanation& e) {
     impossible.push_back({{"plan", one.schedule}, {"why", one.why}});
   Json json = {{"plan", lowering::schedule_name(plan.schedule)},
                {"why", why(e)},
+               {"may_be_left", e.compiled || e.may_be_left.empty() ? Json() : Json(e.may_be_left)},
                {"shared_bytes", plan.shared_bytes},
                {"shared_bytes_limit", plan.target.shared_bytes_per_block},
                {"shared", std::move(shared)}};
@@ -206,6 +208,7 @@ Result<Explanation> explain_kernel(const SizedKernel& kernel, PlannedKernel plan
   const Result<Explanation::Unfused> unfused = unfused_cost(planned.lowered.graph, kernel.sizes, figures);
   if (!unfused) return unfused.error();
   made.unfused = *unfused;
+  made.may_be_left = tools::may_be_left(planned);
   made.plan_was_asked_for = !line.schedule.empty();
   made.first_is_tuned = planned.is_tuned(0);
   made.plans = std::move(planned.lowered.plans);

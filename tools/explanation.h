@@ -33,6 +33,7 @@ struct Explanation {
   std::vector<lowering::ImpossiblePlan> impossible;
   bool plan_was_asked_for = false;  // by --schedule
   bool first_is_tuned = false;      // the first one is from the tuning file
+  std::string may_be_left;          // as tools/compile_kernel.h says it
   jit::CompiledKernelPtr compiled;  // null: the cache has none
 };
 

@@ -24,15 +24,16 @@ class Lister {
       : tuned_(std::make_shared<jit::TunedPlans>(world.disk, plans, world.log)) {}
 
   // The kernel, and with `unfused` those of its unfused form behind it.
-  void add(const ProgramPtr& program, const std::string& kernel, CompilerOptions options, bool unfused) {
-    if (tuned_->any()) options.tuned = [plans = tuned_](const std::string& request) { return plans->find(request); };
+  void add(const ProgramPtr& program, const std::string& kernel, const CompilerOptions& options, bool unfused) {
     Diagnostics diagnostics;
-    const std::optional<PlannedKernel> planned = plan_kernel(*program, kernel, options, diagnostics);
+    const std::optional<PlannedKernel> planned = tuned_->plan(*program, kernel, options, diagnostics);
     if (!planned) return fail(what(*program, kernel, options), diagnostics.print());
-    if (!planned->tuned.empty() && !planned->lowered.has_preferred) tuned_->warn_of(kernel, planned->tuned);
+    // What there is to be said is said.
+    CompilerOptions again = options;
+    again.tuned = [tuned = planned->tuned](const std::string&) { return tuned; };
     add(*planned, [=] {
       Diagnostics ignored;
-      return *plan_kernel(*program, kernel, options, ignored);
+      return *plan_kernel(*program, kernel, again, ignored);
     });
     if (unfused) add_stages(program, kernel, options);
   }
@@ -65,7 +66,11 @@ class Lister {
  private:
   void add(const PlannedKernel& planned, std::function<PlannedKernel()> again) {
     if (!requests_.insert(planned.request).second) return;
-    list_.kernels.push_back({jit::label_of(planned), jit::source_of(planned), std::move(again)});
+    std::vector<ListedKernel::Groups> groups;
+    for (const ir::Dimension& dim : planned.graph.dims)
+      if (dim.kind == ir::DimKind::grouped && dim.cut_by >= 0)
+        groups.push_back({dim.name, planned.graph.dims[static_cast<size_t>(dim.cut_by)].name});
+    list_.kernels.push_back({jit::label_of(planned), jit::source_of(planned), std::move(groups), std::move(again)});
     if (list_.kernels.size() % between_notes == 0) note(fmt::format("{} kernels listed so far", list_.kernels.size()));
   }
 

@@ -25,6 +25,10 @@ struct NotBuilt {
 struct ListedKernel {
   cache::BundleLabel label;
   std::string source;  // jit::source_of
+  struct Groups {
+    std::string dim, by;  // rows in groups, and how many groups there are
+  };
+  std::vector<Groups> groups;  // whose sizes are a launch's
   std::function<PlannedKernel()> plan;
 };
 

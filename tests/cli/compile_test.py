@@ -17,7 +17,8 @@ class StagesTest(support.CliTest):
         for stage in TEXT_STAGES:
             out, err = self.run_epifuse("compile", self.spec(), f"--emit={stage}", EPIFUSE_NVRTC="/nonexistent")
             self.assertIn(heads[stage], out)
-            self.assertEqual(err, "")
+            self.assertEqual("not compiled yet" in err, stage in ("plan", "cuda"))
+            self.assertLessEqual(err.count("\n"), 1)
             self.assertEqual(self.json("compile", self.spec(), f"--emit={stage}")["text"], out)
 
     def test_two_processes_print_the_same_bytes(self):
@@ -75,6 +76,24 @@ class StagesTest(support.CliTest):
         self.refuses(1, "compile", self.path("missing.epi"), says="there is no file")
         self.refuses(1, "compile", self.write("bad.epi", "kernel {"), "-o", "out.cubin", says="bad.epi:1:8")
         self.assertNotIn("out.cubin", self.files())
+
+
+class TakenPlanTest(support.CliTest):
+    def test_what_is_printed_is_what_runs_or_said_to_be_open(self):
+        says = ("(pingpong 128x64) is not compiled yet: if the plan spills registers or waits for each wgmma when it is "
+                "compiled, another is taken")
+        for stage in "plan", "cuda":
+            text, said = self.run_epifuse("compile", self.small(), "--emit=" + stage)
+            self.assertIn(says, said)
+            document = self.json("compile", self.small(), "--emit=" + stage)
+            self.assertEqual((document["text"], document["plan"]), (text, "pingpong 128x64"))
+            self.assertIn(document["may_be_left"], said)
+        asked = self.json("compile", self.small(), "--emit=plan", "--schedule", "pingpong 128x64")
+        self.assertIsNone(asked["may_be_left"])
+        self.assertEqual(self.run_epifuse("compile", self.small(), "--emit=plan", "--schedule", "pingpong 128x64")[1], "")
+        self.json("compile", self.small())
+        self.assertEqual(self.run_epifuse("compile", self.small(), "--emit=cuda"), (text, ""))
+        self.assertIsNone(self.json("compile", self.small(), "--emit=cuda")["may_be_left"])
 
 
 class TerminalTest(support.CliTest):

@@ -1,5 +1,6 @@
 """doctor and cache: what they say, that doctor never fails, and how little a warm start asks of the system."""
 
+import json
 import os
 import re
 import shutil
@@ -34,6 +35,22 @@ class DoctorTest(support.CliTest):
         self.assertEqual(names["EPIFUSE_CACHE_DIR"]["value"], self.path("cache"))
         self.assertTrue(names["EPIFUSE_CACHE_DIR"]["set"])
         self.assertFalse(names["EPIFUSE_LOG"]["set"])
+
+    def test_the_tuning_file(self):
+        self.assertIsNone(self.json("doctor")["tuning"])
+        self.assertNotIn("tuning  ", self.run_epifuse("doctor")[0])
+        row = {"kernel": "k", "key": "00", "schedule": "pointwise"}
+        good = {"epifuse": "tuning", "version": 1, "kernels": [row, {**row, "key": "01"}]}
+        for content, count, says in (
+                (json.dumps(good), 2, ": 2 plans\n"),
+                (json.dumps({**good, "kernels": [row, 7, row]}), 1, ": 1 plan\n            entry 2 is left out: it is no object\n"
+                 "            entry 3 (k) has the key of entry 1 (k)"),
+                ("garbage", 0, "this is no tuning file"), (None, 0, ": not used: ")):
+            path = self.write("tuning.json", content) if content else self.path("missing.json")
+            state = self.json("doctor", EPIFUSE_TUNING=path)["tuning"]
+            self.assertEqual((state["file"], state["count"]), (path, count))
+            self.assertEqual(bool(state["problems"]), count < 2)
+            self.assertIn(says, self.run_epifuse("doctor", EPIFUSE_TUNING=path)[0].split("tuning      ")[1])
 
     def test_nothing_makes_it_fail(self):
         self.write("file", "")

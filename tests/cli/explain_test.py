@@ -108,6 +108,13 @@ class ExplainTest(support.CliTest):
         self.refuses(1, "explain", spec, "--dims", f"E={10 ** 18}", says="sizes are made up for 1048576 at most")
         self.refuses(1, "run", "--device", "cpu", spec, "--dims", f"E={10 ** 18}", says="larger than any memory")
 
+    def test_plans_that_nobody_compiled_yet_may_be_left(self):
+        spec = self.spec("moe_fc1_swiglu")
+        says = "if the plan spills registers or waits for each wgmma when it is compiled, another is taken"
+        self.assertEqual(self.kernel(spec)["plan"]["may_be_left"], says)
+        self.assertIn("compiled         not yet: " + says, self.run_epifuse("explain", spec)[0])
+        self.assertIsNone(self.kernel(spec, "--schedule", "pingpong 128x128")["plan"]["may_be_left"])
+
     def test_all_plans(self):
         tried, listed = (self.kernel(self.spec("moe_fc1_swiglu"), *options)["plan"]["plans"] for options in ([], ["--all-plans"]))
         self.assertGreater(len(listed), 4 * len(tried))

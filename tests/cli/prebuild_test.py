@@ -317,6 +317,32 @@ class PrebuildTest(support.CliTest):
                               "kernel 'dense' for sm_90a with K=128,N=64\n5 kernels\n")
         self.assertEqual(self.files(), ["two.epi"])
 
+    def test_a_dry_run_says_which_dimensions_lie_in_groups(self):
+        kernels = self.json("prebuild", self.two, *DIMS, "-o", "b.epb", "--dry-run", **self.sealed)["kernels"]
+        groups = {kernel["kernel"]: kernel["groups"] for kernel in kernels}
+        self.assertEqual(groups, {"small": [{"dim": "M", "by": "E"}], "dense": []})
+
+    def test_a_tuned_plan_that_spills_is_said_to_be_left(self):
+        spec, spills = self.spec("moe_fc2_dgrad_dswiglu"), "pingpong 128x192"
+        first = self.json("prebuild", spec, "-o", "own.epb")["kernels"][0]
+        self.assertFalse(first["tuned"])
+        key = self.json("bundle", "list", "own.epb")["kernels"][0]["request"]
+        tuning = self.write("tuning.json", json.dumps({"epifuse": "tuning", "version": 1, "kernels": [
+            {"key": key, "schedule": spills}]}))
+        document = self.json("prebuild", spec, "-o", "tuned.epb", "--plans", tuning)
+        built = document["kernels"][0]
+        self.assertEqual((built["plan"], built["tuned"]), (first["plan"], False))
+        self.assertEqual(built["refused"][0]["plan"], spills)
+        self.assertRegex(built["refused"][0]["reason"], r"^spills \d+ bytes$")
+        says = f"the plan '{spills}' of the tuning file is left, because it {built['refused'][0]['reason']}"
+        self.assertIn(says, [row["message"] for row in document["diagnostics"]][0])
+        self.assertIn(says, self.run_epifuse("prebuild", spec, "-o", "tuned.epb", "--plans", tuning)[1])
+        # What is printed of a kernel that was compiled is what was taken.
+        own, _ = self.run_epifuse("compile", spec, "--emit=plan")
+        taken, said = self.run_epifuse("compile", spec, "--emit=plan", EPIFUSE_TUNING=tuning)
+        self.assertEqual((taken, said), (own, ""))
+        self.assertEqual(self.json("explain", spec, EPIFUSE_TUNING=tuning)["kernels"][0]["plan"]["plan"], first["plan"])
+
     def test_a_manifest_says_the_same_as_a_command_line(self):
         self.bundle()
         sets = [{"K": 64, "N": 32}, {"K": 128, "N": 64}, {"K": 128, "N": 64, "E": 4}]

@@ -45,7 +45,7 @@ class TuneTest(support.CliTest):
         path = self.write("tuning.json", json.dumps(EMPTY))
         plan, said = self.run_epifuse("compile", self.spec(), "--emit=plan", EPIFUSE_TUNING=path)
         self.assertEqual(plan, own)
-        self.assertEqual(said, "")
+        self.assertNotIn("tuning", said)
 
     def test_a_tuning_file_that_cannot_be_used_is_one_warning(self):
         own, _ = self.run_epifuse("compile", self.spec(), "--emit=cuda")
@@ -55,6 +55,24 @@ class TuneTest(support.CliTest):
             self.assertEqual(text, own)
             self.assertEqual(said.count("EPIFUSE_TUNING"), 1)
             self.assertIn(path, said)
+
+    def test_warnings_about_a_tuning_file_are_in_the_json_document(self):
+        row = {"kernel": "k", "key": "00", "schedule": "pointwise"}
+        path = self.write("tuning.json", json.dumps({**EMPTY, "kernels": [row, {**row, "dims": 1}, row]}))
+        for command in (["compile", "--emit=plan"], ["explain"], ["cache", "why"], ["prebuild", "--dry-run", "-o", "b.epb"]):
+            if command[0] == "prebuild":  # would build other plans than were asked for
+                message = self.json(*command, self.spec(), code=1, EPIFUSE_TUNING=path)["error"]["message"]
+                self.assertIn("entry 2 (k) is left out: 'dims' is missing, or of another type", message)
+                continue
+            _, said = self.run_epifuse(*command, self.spec(), EPIFUSE_TUNING=path)
+            document = self.json(*command, self.spec(), EPIFUSE_TUNING=path)
+            warnings = [row["message"] for row in document["diagnostics"] if row["severity"] == "warning"]
+            self.assertEqual(len(warnings), 2)
+            self.assertIn("entry 2 (k) is left out: 'dims' is missing, or of another type", warnings[0])
+            self.assertIn("entry 3 (k) has the key of entry 1 (k)", warnings[1])
+            for warning in warnings:
+                self.assertIn(warning, said)
+        self.refuses(1, "tune", self.spec(), "-o", path, says="entry 2 (k) is left out")
 
     def test_names_of_plans_say_what_differs_from_the_planners_choice(self):
         for name, says in (

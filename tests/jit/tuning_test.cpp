@@ -29,6 +29,16 @@ TunedPlan tuned_plan(const std::string& kernel, const std::string& request, cons
   return plan;
 }
 
+// The one entry that is left out, as the sentence about it.
+std::string left_out(const std::string& text) {
+  const auto file = jit::parse_tuning_file(text);
+  if (!file) FAIL(file.error().message);
+  CHECK(file->plans.size() == 1);
+  CHECK(file->replaced.empty());
+  REQUIRE(file->unusable.size() == 1);
+  return file->unusable.front();
+}
+
 std::string why_not(const std::string& text) {
   const auto plans = jit::parse_tuning_file(text);
   REQUIRE(!plans);
@@ -67,8 +77,10 @@ TEST_CASE("a tuning file is read back as it was written, in one order") {
   CHECK(text == jit::print_tuning_file({a, b}));
   const auto read = jit::parse_tuning_file(text);
   REQUIRE(read);
-  REQUIRE(read->size() == 2);
-  const TunedPlan& first = read->front();
+  CHECK(read->unusable.empty());
+  CHECK(read->replaced.empty());
+  REQUIRE(read->plans.size() == 2);
+  const TunedPlan& first = read->plans.front();
   CHECK(first.key == jit::tuning_key("request a"));
   CHECK(first.schedule == "pingpong 128x160 stages 4 dynamic");
   CHECK(first.kernel == "a");
@@ -79,11 +91,11 @@ TEST_CASE("a tuning file is read back as it was written, in one order") {
   CHECK(first.gpu == "NVIDIA H200");
   CHECK(first.sm_clock_mhz == 1395.5);
   CHECK(first.commit == "abc");
-  CHECK(!read->back().expected_rows);
-  CHECK(!read->back().sm_clock_mhz);
-  CHECK(jit::print_tuning_file(*read) == text);
+  CHECK(!read->plans.back().expected_rows);
+  CHECK(!read->plans.back().sm_clock_mhz);
+  CHECK(jit::print_tuning_file(read->plans) == text);
   // A name is any bytes.
-  CHECK(jit::parse_tuning_file(jit::print_tuning_file({tuned_plan("\xff\"\n", "r", "pointwise")})));
+  CHECK(jit::parse_tuning_file(jit::print_tuning_file({tuned_plan("\xff\"\n", "r", "pointwise")}))->plans.size() == 1);
 }
 
 TEST_CASE("newer plans replace those of the same request") {
@@ -100,7 +112,7 @@ TEST_CASE("newer plans replace those of the same request") {
   CHECK(schedule("3") == "pointwise");
 }
 
-TEST_CASE("what is no tuning file is said to be none, and a damaged one why") {
+TEST_CASE("what is no tuning file is said to be none") {
   for (const char* text : {"", "{", "[]", "7", "{}", "{\"epifuse\": 1}", "{\"epifuse\": \"bench\", \"version\": 1}"})
     CHECK(contains(why_not(text), "no tuning file"));
   const auto json = nlohmann::ordered_json::parse(jit::print_tuning_file({tuned_plan("a", "1", "pointwise")}));
@@ -112,21 +124,77 @@ TEST_CASE("what is no tuning file is said to be none, and a damaged one why") {
   CHECK(contains(why_not(changed([](auto& j) { j["version"] = tuning_version + 1; })), "tune again"));
   CHECK(contains(why_not(changed([](auto& j) { j.erase("version"); })), "version null"));
   CHECK(contains(why_not(changed([](auto& j) { j["kernels"] = 1; })), "'kernels'"));
-  CHECK(contains(why_not(changed([](auto& j) { j["kernels"][0] = 1; })), "kernel 0"));
+}
+
+TEST_CASE("an entry that cannot be used is left out by name, and the others are used") {
+  const auto json = nlohmann::ordered_json::parse(
+      jit::print_tuning_file({tuned_plan("a", "1", "pointwise"), tuned_plan("b", "2", "pointwise")}));
+  const auto changed = [&](const std::function<void(nlohmann::ordered_json&)>& change) {
+    auto copy = json;
+    change(copy);
+    return copy.dump();
+  };
+  CHECK(contains(left_out(changed([](auto& j) { j["kernels"][0] = 1; })), "entry 1 is left out: it is no object"));
+  CHECK(contains(left_out(changed([](auto& j) { j["kernels"][1]["schedule"] = 1; })), "entry 2 (b) is left out: "));
   for (const char* name : {"kernel", "target", "dims", "key", "schedule", "milliseconds", "gpu", "commit"}) {
     const bool decides = name == std::string("key") || name == std::string("schedule");
     const std::string without = changed([&](auto& j) { j["kernels"][0].erase(name); });
-    CHECK(static_cast<bool>(jit::parse_tuning_file(without)) != decides);
-    if (decides) CHECK(contains(why_not(without), fmt::format("'{}'", name)));
-    CHECK(contains(why_not(changed([&](auto& j) { j["kernels"][0][name] = nlohmann::ordered_json::array(); })),
+    CHECK(jit::parse_tuning_file(without)->plans.size() == (decides ? 1 : 2));
+    if (decides) CHECK(contains(left_out(without), fmt::format("'{}'", name)));
+    CHECK(contains(left_out(changed([&](auto& j) { j["kernels"][0][name] = nlohmann::ordered_json::array(); })),
                    fmt::format("'{}'", name)));
   }
   for (const char* name : {"expected_rows", "sm_clock_mhz"})
-    CHECK(contains(why_not(changed([&](auto& j) { j["kernels"][0][name] = "many"; })), fmt::format("'{}'", name)));
-  CHECK(contains(why_not(changed([](auto& j) { j["kernels"][0]["dims"]["E"] = "eight"; })), "'dims'"));
-  CHECK(contains(why_not(changed([](auto& j) { j["kernels"][0]["schedule"] = "fast"; })), "'fast' is no name"));
+    CHECK(contains(left_out(changed([&](auto& j) { j["kernels"][0][name] = "many"; })), fmt::format("'{}'", name)));
+  CHECK(contains(left_out(changed([](auto& j) { j["kernels"][0]["dims"]["E"] = "eight"; })), "'dims'"));
+  CHECK(contains(left_out(changed([](auto& j) { j["kernels"][0]["schedule"] = "fast"; })), "'fast' is no name"));
   // What later versions may add to an entry is left alone.
-  CHECK(jit::parse_tuning_file(changed([](auto& j) { j["kernels"][0]["more"] = 1; })));
+  CHECK(jit::parse_tuning_file(changed([](auto& j) { j["kernels"][0]["more"] = 1; }))->unusable.empty());
+
+  MemoryFileSystem disk;
+  disk.put(path, changed([](auto& j) { j["kernels"][0]["gpu"] = 1; }));
+  CHECK(jit::read_tuning_file(disk, path)->plans.size() == 1);
+  const auto whole = jit::read_whole_tuning_file(disk, path);
+  REQUIRE(!whole);
+  CHECK(whole.error().message == std::string(path) + ": entry 1 (a) is left out: 'gpu' is missing, or of another type");
+}
+
+TEST_CASE("of entries with one key the last that can be used is, and each that is not is named") {
+  auto json = nlohmann::ordered_json::parse(jit::print_tuning_file({tuned_plan("a", "1", "pointwise")}));
+  const auto add = [&](const char* kernel, const char* schedule) {
+    json["kernels"].push_back(json["kernels"][0]);
+    json["kernels"].back()["kernel"] = kernel;
+    json["kernels"].back()["schedule"] = schedule;
+  };
+  add("b", "pass 128x64");
+  add("c", "fast");
+  add("d", "pass 128x128");
+  const auto file = jit::parse_tuning_file(json.dump());
+  REQUIRE(file);
+  REQUIRE(file->plans.size() == 1);
+  CHECK(file->plans[0].schedule == "pass 128x128");
+  REQUIRE(file->replaced.size() == 2);
+  CHECK(file->replaced[0] ==
+        "entry 2 (b) has the key of entry 1 (a): its plan 'pass 128x64' is used, and not 'pointwise'");
+  CHECK(contains(file->replaced[1], "entry 4 (d) has the key of entry 2 (b): its plan 'pass 128x128'"));
+  CHECK(file->unusable.size() == 1);
+}
+
+TEST_CASE("entries that cannot be used, and keys that stand twice, are a warning each, and the rest is used") {
+  MemoryFileSystem disk;
+  auto json = nlohmann::ordered_json::parse(
+      jit::print_tuning_file({tuned_plan("small", planned().request, "pingpong 128x64 stages 2")}));
+  json["kernels"].push_back(7);
+  json["kernels"].push_back(json["kernels"][0]);
+  json["kernels"].back()["schedule"] = "pingpong 128x64 stages 3";
+  disk.put(path, json.dump());
+  TestEngine engine(disk, "/cache", with_tuning());
+  CHECK(engine.compile()->schedule() == "pingpong 128x64 stages 3");
+  engine.compile();
+  const std::vector<std::string> said = engine.lines(LogLevel::warn);
+  REQUIRE(said.size() == 2);
+  CHECK(said[0] == std::string("the tuning file ") + path + ": entry 2 is left out: it is no object");
+  CHECK(contains(said[1], "entry 3 (small) has the key of entry 1 (small)"));
 }
 
 TEST_CASE("the tuning file's plan goes before the planner's, and the caller's before both") {
@@ -189,6 +257,10 @@ TEST_CASE("a tuned plan that spills falls back to the planner's order") {
   CHECK(!compiled->planned.is_tuned(compiled->plan));
   REQUIRE(compiled->refused.size() == 1);
   CHECK(compiled->refused[0].schedule == "pingpong 128x64 stages 2");
+  // Who tuned expects that plan.
+  REQUIRE(engine.lines(LogLevel::warn).size() == 1);
+  CHECK(contains(engine.lines(LogLevel::warn)[0],
+                 "the plan 'pingpong 128x64 stages 2' of the tuning file is left, because it spills 8 bytes"));
 }
 
 TEST_CASE("a tuning file that cannot be used costs one warning, and the planner decides") {

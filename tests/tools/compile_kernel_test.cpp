@@ -30,5 +30,37 @@ TEST_CASE("a warning that went to the log is not printed again, and JSON has it"
   CHECK(json.at("from") == "toolchain");
 }
 
+TEST_CASE("the plan that a compile has taken is found, and nothing is compiled, recorded or said for it") {
+  MemoryFileSystem disk;
+  Diagnostics diagnostics;
+  const Program program = program_of(small_spec, diagnostics);
+  std::vector<std::string> said;
+  Surroundings world{{}, "", disk, [&](LogLevel, std::string_view text) { said.emplace_back(text); }};
+  world.settings.cache_directory = "/cache";
+  world.settings.record = "/record";
+  const std::optional<PlannedKernel> planned = plan_kernel(program, "", {}, diagnostics);
+  REQUIRE(planned);
+  CHECK(find_compiled(program, "", {}, world) == nullptr);
+  CHECK(may_be_left(*planned).ends_with("another is taken"));
+
+  TestEngine engine(disk);
+  engine.toolchain->say = [](int n, const auto&, toolchain::CompileOutcome& outcome) -> Status {
+    outcome.spill_bytes = n == 0 ? 8 : 0;
+    return {};
+  };
+  CHECK(engine.compile()->plan == 1);
+  const jit::CompiledKernelPtr found = find_compiled(program, "", {}, world);
+  REQUIRE(found);
+  CHECK(found->plan == 1);
+  CHECK(found->from == jit::From::disk);
+  CHECK(plan_stage(Stage::plan, found->planned, found->plan) == plan_stage(Stage::plan, *planned, 1));
+  CHECK(said.empty());
+  CHECK(!disk.status("/record").exists);
+
+  CompilerOptions asked;
+  asked.schedule = found->schedule();
+  CHECK(may_be_left(*plan_kernel(program, "", asked, diagnostics)).empty());
+}
+
 }  // namespace
 }  // namespace epifuse::tools
