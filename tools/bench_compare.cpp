@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "base/json.h"
 
@@ -28,16 +30,18 @@ std::string sizes_text(const std::string& dims, const std::string& counts) {
 
 // One form of one kernel in a run.
 struct Entry {
-  std::string kernel, dims, counts, without, form, plan;
+  std::string file, kernel, dims, counts, without, form, plan;
   double milliseconds = 0;
   std::optional<double> clock_mhz;
 
+  // But for the file, which may lie elsewhere in another run.
   bool same_work(const Entry& other) const {
     return kernel == other.kernel && dims == other.dims && counts == other.counts && without == other.without &&
            form == other.form;
   }
   std::string name() const {
-    return fmt::format("{} ({}){}", kernel, sizes_text(dims, counts), form == "fused" ? "" : ", " + form);
+    return fmt::format("{}{} ({}){}", kernel, file.empty() ? "" : " of " + file, sizes_text(dims, counts),
+                       form == "fused" ? "" : ", " + form);
   }
 };
 
@@ -46,57 +50,133 @@ struct Run {
   std::vector<Entry> entries;
 };
 
-// The only place that asks nlohmann for what may not be there; whatever is missing throws.
-Run read_entries(const Json& json) {
-  Run run;
-  run.gpu = json.at("gpu").at("name").get<std::string>();
-  run.driver = json.at("driver").is_string() ? json.at("driver").get<std::string>() : "";
-  for (const Json& kernel : json.at("kernels")) {
-    if (!kernel.contains("forms")) continue;  // of --host
-    for (const Json& form : kernel.at("forms")) {
-      Entry entry;
-      entry.kernel = kernel.at("kernel").get<std::string>();
-      entry.dims = kernel.at("dims").dump();
-      entry.counts = kernel.at("counts").dump();
-      entry.without = kernel.at("without").dump();
-      (void)sizes_text(entry.dims, entry.counts);  // throws here what it would throw later
-      entry.plan = kernel.at("plan").get<std::string>();
-      entry.form = form.at("form").get<std::string>();
-      entry.milliseconds = form.at("hot").at("median_ms").get<double>();
-      if (const Json& clock = kernel.at("hot").at("sm_clock_mhz"); clock.is_number()) entry.clock_mhz = clock;
-      run.entries.push_back(std::move(entry));
+// What bench writes, read key by key: the first that is missing or of another type is an error.
+class RunReader {
+ public:
+  explicit RunReader(const Json& json) : json_(json) {}
+
+  Result<Run> run() {
+    Run run;
+    if (!json_.is_object()) return not_written("it is no JSON object");
+    const Json* command = member(json_, "command");
+    if (command && *command != "bench") return not_written("its 'command' is another");
+    const Json* ok = member(json_, "ok");
+    if (ok && *ok != true) return user_error("this run of bench failed, and its times are not all there");
+    run.gpu = text(member(json_, "gpu"), "name");
+    if (const Json* driver = member(json_, "driver"); driver && driver->is_string()) run.driver = *driver;
+    const Json* kernels = member(json_, "kernels");
+    if (!kernels || !kernels->is_array()) return not_written("'kernels' is missing, or no list");
+    if (const Json* compared = member(json_, "compared"); compared) return not_written("it is a comparison");
+    for (const Json& kernel : *kernels) {
+      if (member(kernel, "host")) continue;  // of --host, which has no times of kernels
+      const Json* forms = member(kernel, "forms");
+      if (!forms || !forms->is_array()) return not_written("a kernel has no list of 'forms'");
+      for (const Json& form : *forms) run.entries.push_back(entry(kernel, form));
     }
+    if (!wrong_.empty()) return not_written(wrong_);
+    return run;
   }
-  return run;
-}
+
+ private:
+  static Error not_written(const std::string& why) {
+    return user_error(fmt::format("bench has not written this: {}", why));
+  }
+  static const Json* member(const Json& of, const char* name) {
+    const auto found = of.is_object() ? of.find(name) : of.end();
+    return of.is_object() && found != of.end() ? &*found : nullptr;
+  }
+  void complain(const char* name) {
+    if (wrong_.empty()) wrong_ = fmt::format("'{}' is missing, or of another type", name);
+  }
+  std::string text(const Json* of, const char* name) {
+    const Json* value = of ? member(*of, name) : nullptr;
+    if (value && value->is_string()) return *value;
+    complain(name);
+    return "";
+  }
+  // As JSON.
+  template <class Good>
+  std::string part(const Json& of, const char* name, Good good) {
+    const Json* value = member(of, name);
+    if (value && good(*value)) return value->dump(-1, ' ', false, Json::error_handler_t::replace);
+    complain(name);
+    return "null";
+  }
+
+  Entry entry(const Json& kernel, const Json& form) {
+    const auto is_number = [](const Json& value) { return value.is_number_integer(); };
+    const auto all_numbers = [&](const Json& list) { return std::all_of(list.begin(), list.end(), is_number); };
+    Entry entry;
+    if (const Json* file = member(kernel, "file"); file && file->is_string()) entry.file = *file;
+    entry.kernel = text(&kernel, "kernel");
+    entry.dims = part(kernel, "dims", [&](const Json& dims) { return dims.is_object() && all_numbers(dims); });
+    entry.counts = part(kernel, "counts", [&](const Json& counts) {
+      return counts.is_null() || (counts.is_array() && all_numbers(counts));
+    });
+    entry.without = part(kernel, "without", [](const Json& names) { return names.is_array(); });
+    entry.plan = text(&kernel, "plan");
+    entry.form = text(&form, "form");
+    const Json* hot = member(form, "hot");
+    const Json* median = hot ? member(*hot, "median_ms") : nullptr;
+    if (median && median->is_number())
+      entry.milliseconds = *median;
+    else
+      complain("median_ms");
+    const Json* conditions = member(kernel, "hot");
+    const Json* clock = conditions ? member(*conditions, "sm_clock_mhz") : nullptr;
+    if (clock && clock->is_number()) entry.clock_mhz = clock->get<double>();
+    return entry;
+  }
+
+  const Json& json_;
+  std::string wrong_;
+};
 
 Result<Run> read_run(std::string_view text, const std::string& name) {
   const Result<Json> json = read_json(text);
   if (!json) return user_error(fmt::format("{}: it is {}", name, json.error().message));
-  try {
-    Run run = read_entries(*json);
-    for (const Entry& entry : run.entries)
-      if (!(entry.milliseconds > 0)) return user_error(fmt::format("{}: a time of {} is no time", name, entry.name()));
-    if (run.entries.empty()) return user_error(fmt::format("{}: it has no times", name));
-    return run;
-  } catch (const Json::exception& error) {
-    return user_error(fmt::format("{}: bench has not written this ({})", name, error.what()));
+  Result<Run> run = RunReader(*json).run();
+  if (!run) return user_error(fmt::format("{}: {}", name, run.error().message));
+  if (run->entries.empty()) return user_error(fmt::format("{}: it has no times", name));
+  for (const Entry& entry : run->entries)
+    if (!(entry.milliseconds > 0)) return user_error(fmt::format("{}: a time of {} is no time", name, entry.name()));
+  return run;
+}
+
+using Pair = std::pair<const Entry*, const Entry*>;
+
+// Entries of the same work; of several in one run those of the same file, in their order.
+std::vector<Pair> pair_up(const Run& before, const Run& after) {
+  const auto alone = [](const Entry& entry, const Run& run) {
+    return std::count_if(run.entries.begin(), run.entries.end(),
+                         [&](const Entry& other) { return other.same_work(entry); }) == 1;
+  };
+  std::vector<Pair> pairs;
+  std::set<const Entry*> taken;
+  for (const Entry& entry : before.entries) {
+    const bool any_file = alone(entry, before) && alone(entry, after);
+    const auto other = std::find_if(after.entries.begin(), after.entries.end(), [&](const Entry& e) {
+      return !taken.contains(&e) && e.same_work(entry) && (any_file || e.file == entry.file);
+    });
+    if (other == after.entries.end()) continue;
+    taken.insert(&*other);
+    pairs.emplace_back(&entry, &*other);
   }
+  return pairs;
 }
 
 // Times of two cards, or of one at two clocks, differ by more than kernels do.
-void compare_conditions(const Run& before, const Run& after, Comparison& made) {
+void compare_conditions(const Run& before, const Run& after, const std::vector<Pair>& pairs, Comparison& made) {
   if (before.gpu != after.gpu) made.conditions.push_back(fmt::format("other GPU: {}, then {}", before.gpu, after.gpu));
   if (before.driver != after.driver)
     made.conditions.push_back(fmt::format("other driver: {}, then {}", before.driver, after.driver));
   constexpr double usual_difference = 0.02;
-  for (const Entry& a : before.entries)
-    for (const Entry& b : after.entries) {
-      if (!a.same_work(b) || a.form != "fused" || !a.clock_mhz || !b.clock_mhz) continue;
-      if (std::abs(*b.clock_mhz / *a.clock_mhz - 1) > usual_difference)
-        made.conditions.push_back(
-            fmt::format("{}: the clock was {:.0f} MHz, then {:.0f}", a.name(), *a.clock_mhz, *b.clock_mhz));
-    }
+  for (const auto& [a, b] : pairs) {
+    if (a->form != "fused" || !a->clock_mhz || !b->clock_mhz) continue;
+    if (std::abs(*b->clock_mhz / *a->clock_mhz - 1) > usual_difference)
+      made.conditions.push_back(
+          fmt::format("{}: the clock was {:.0f} MHz, then {:.0f}", a->name(), *a->clock_mhz, *b->clock_mhz));
+  }
 }
 
 }  // namespace
@@ -108,33 +188,33 @@ Result<Comparison> compare_benches(std::string_view before, const std::string& b
   const Result<Run> second = read_run(after, after_name);
   if (!second) return second.error();
   Comparison made;
-  const auto match = [](const Entry& entry, const Run& run) {
-    return std::find_if(run.entries.begin(), run.entries.end(), [&](const Entry& e) { return e.same_work(entry); });
-  };
-  for (const Entry& entry : first->entries) {
-    const auto other = match(entry, *second);
-    if (other == second->entries.end()) {
-      made.only_once.push_back(fmt::format("{} is in {} alone", entry.name(), before_name));
-      continue;
-    }
-    made.forms.push_back({entry.kernel, entry.form, entry.dims, entry.counts, entry.milliseconds, other->milliseconds,
-                          entry.plan, other->plan, entry.form == "fused"});
+  const std::vector<Pair> pairs = pair_up(*first, *second);
+  std::set<const Entry*> paired;
+  for (const auto& [a, b] : pairs) {
+    paired.insert({a, b});
+    made.forms.push_back({a->file, a->kernel, a->form, a->dims, a->counts, a->milliseconds, b->milliseconds, a->plan,
+                          b->plan, a->form == "fused"});
   }
-  for (const Entry& entry : second->entries)
-    if (match(entry, *first) == first->entries.end())
-      made.only_once.push_back(fmt::format("{} is in {} alone", entry.name(), after_name));
   if (made.forms.empty())
     return user_error(fmt::format("{} and {} have no kernel of the same sizes in common", before_name, after_name));
-  compare_conditions(*first, *second, made);
+  for (const auto& [run, name] : {std::pair(&*first, &before_name), std::pair(&*second, &after_name)})
+    for (const Entry& entry : run->entries)
+      if (!paired.contains(&entry)) made.only_once.push_back(fmt::format("{} is in {} alone", entry.name(), *name));
+  compare_conditions(*first, *second, pairs, made);
   return made;
 }
 
 std::string comparison_text(const Comparison& comparison, double tolerance_percent) {
   std::string text;
   for (const ComparedForm& form : comparison.forms) {
+    const auto alike = std::count_if(comparison.forms.begin(), comparison.forms.end(), [&](const ComparedForm& other) {
+      return other.kernel == form.kernel && other.form == form.form && other.dims == form.dims &&
+             other.counts == form.counts;
+    });
     text += fmt::format("{:24} {:8} {:9.4f} ms -> {:9.4f} ms {:+6.1f} %{}  {}", form.kernel, form.form, form.before_ms,
                         form.after_ms, form.change_percent(), form.slower(tolerance_percent) ? "  SLOWER" : "",
                         sizes_text(form.dims, form.counts));
+    if (alike > 1) text += "  of " + form.file;
     if (form.before_plan != form.after_plan) text += fmt::format("  {} -> {}", form.before_plan, form.after_plan);
     text += '\n';
   }
@@ -146,7 +226,8 @@ std::string comparison_text(const Comparison& comparison, double tolerance_perce
 std::string comparison_json(const Comparison& comparison, double tolerance_percent) {
   Json forms = Json::array();
   for (const ComparedForm& form : comparison.forms)
-    forms.push_back({{"kernel", form.kernel},
+    forms.push_back({{"file", form.file.empty() ? Json() : Json(form.file)},
+                     {"kernel", form.kernel},
                      {"dims", *read_json(form.dims)},
                      {"counts", *read_json(form.counts)},
                      {"form", form.form},

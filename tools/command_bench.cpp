@@ -87,7 +87,9 @@ Report compare(const CommandLine& line, Surroundings& world) {
                                     [&](const ComparedForm& form) { return form.slower(line.tolerance_percent); });
   if (slower > 0) {
     report.code = ExitCode::wrong;
-    report.error = fmt::format("{} of {} times are more than {} % longer in {}", slower, comparison->forms.size(),
+    const auto judged = std::count_if(comparison->forms.begin(), comparison->forms.end(),
+                                      [](const ComparedForm& form) { return form.judged; });
+    report.error = fmt::format("{} of {} fused times are more than {} % longer in {}", slower, judged,
                                line.tolerance_percent, line.specs[1]);
   }
   return report;

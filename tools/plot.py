@@ -13,6 +13,23 @@ import pathlib
 import sys
 
 
+def read_bench(path):
+    """A document of bench with what is drawn of it; ends the program, with a sentence, where it is something else."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document.get("ok", True) is not True:
+            sys.exit(f"{path}: this run of bench failed")
+        title = (document["gpu"]["name"], document["version"], document["commit"])
+        points = {state: points_of(document, state) for state in ("hot", "full_clock")}
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror}")
+    except ValueError:
+        sys.exit(f"{path}: it is no JSON")
+    except (AttributeError, KeyError, TypeError, IndexError):
+        sys.exit(f"{path}: bench has not written this")
+    return title, points
+
+
 def points_of(document, state):
     """For each kernel: its name, operations, bytes, floor in ms, and ms by form."""
     points = []
@@ -75,8 +92,8 @@ def main():
     parser.add_argument("-o", dest="output", type=pathlib.Path, default=pathlib.Path("roof.png"))
     parser.add_argument("--full-clock", action="store_true", help="times at full clock instead of hot ones")
     options = parser.parse_args()
-    document = json.loads(options.bench.read_text())
-    points = points_of(document, "full_clock" if options.full_clock else "hot")
+    (card, version, commit), by_state = read_bench(options.bench)
+    points = by_state["full_clock" if options.full_clock else "hot"]
     if not points:
         sys.exit(f"{options.bench}: it has no times")
     try:
@@ -92,8 +109,8 @@ def main():
     for (draw, chosen), axes in zip(panels, all_axes[:, 0]):
         colours = [pyplot.get_cmap("tab20")(i % 20) for i in range(len(chosen))]
         draw(axes, chosen, colours)
-    figure.suptitle(f"{document['gpu']['name']}, {'full clock' if options.full_clock else 'hot'}; "
-                    f"Epifuse {document['version']} ({document['commit'][:12]})", fontsize=9)
+    figure.suptitle(f"{card}, {'full clock' if options.full_clock else 'hot'}; Epifuse {version} ({commit[:12]})",
+                    fontsize=9)
     figure.tight_layout()
     figure.savefig(options.output, dpi=150)
     print(options.output)

@@ -77,6 +77,20 @@ void check_values(CLI::App& command) {
     if (!option->get_positional() && option->get_items_expected_max() > 0) option->check(refuse_value);
 }
 
+// Nothing that says how kernels are measured has a meaning for runs that were; and the other way round. Empty: all is
+// well.
+std::string check_compare(const CLI::App& bench) {
+  const bool compares = bench.get_option("--compare")->count() > 0;
+  for (const CLI::Option* option : bench.get_options()) {
+    const std::string name = option->get_name();
+    const bool goes_with_both = option->get_positional() || name == "--json" || name == "--compare";
+    if (goes_with_both || option->count() == 0 || (name == "--tolerance") == compares) continue;
+    return compares ? fmt::format("{}: --compare measures nothing, and takes --tolerance and --json alone", name)
+                    : "--tolerance: it is for --compare";
+  }
+  return "";
+}
+
 void add_prebuild(CLI::App& app, Written& written) {
   CLI::App& prebuild = *app.add_subcommand("prebuild", "compiles kernels ahead of time into a bundle (needs no GPU)");
   CLI::Option* specs = prebuild.add_option("FILE", written.specs, "the specs");
@@ -202,12 +216,11 @@ struct Parser {
     bench.add_option("--rounds", written.rounds, "turns of each kernel, at least; 16")->type_name("N");
     bench.add_flag("--no-unfused", written.no_unfused, "the fused kernels alone");
     bench.add_flag("--no-full-clock", written.no_full_clock, "on a hot card alone");
-    CLI::Option* host = bench.add_flag("--host", written.host, "what launching and binding cost the host instead");
-    bench.add_flag("--compare", written.compare, "compares two earlier runs; exit code 5 when the second is slower")
-        ->excludes(host);
+    bench.add_flag("--host", written.host, "what launching and binding cost the host instead");
+    bench.add_option("-o", written.output, "a file for the JSON document")->type_name("FILE");
+    bench.add_flag("--compare", written.compare, "compares two earlier runs; exit code 5 when the second is slower");
     bench.add_option("--tolerance", written.tolerance, "of --compare: percent that are no difference yet; 3")
         ->type_name("PERCENT");
-    bench.add_option("-o", written.output, "a file for the JSON document")->type_name("FILE");
     bench.footer(bench_footer);
 
     CLI::App& tune = *app.add_subcommand("tune", "finds the fastest plans of kernels by trying them (needs a GPU)");
@@ -291,6 +304,7 @@ WrittenLine read_written(int argc, const char* const* argv) {
   WrittenLine line;
   try {
     parser.app.parse(argc, argv);
+    if (parser.app.got_subcommand("bench")) line.problem = check_compare(*parser.app.get_subcommand("bench"));
   } catch (const CLI::CallForHelp&) {
     line.help = parser.app.help();
   } catch (const CLI::ParseError& error) {

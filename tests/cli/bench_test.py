@@ -31,10 +31,16 @@ class BenchTest(support.CliTest):
         self.refuses(1, "bench", self.path("missing.epi"), says="missing.epi")
         self.refuses(1, "bench", self.small(), "-o", "small.epi", says="small.epi")
         self.refuses(1, "bench", self.small(), "-o", "nowhere/out.json", says="nowhere")
-        for option, value in ("--rounds", "0"), ("--warm", "-1"), ("--tolerance", "x"), ("--expected-rows", "-3"):
+        for option, value in ("--rounds", "0"), ("--warm", "-1"), ("--expected-rows", "-3"):
             self.refuses(2, "bench", self.small(), option, value, says=option)
+        self.refuses(2, "bench", self.small(), self.small(), "--compare", "--tolerance", "x", says="--tolerance")
         self.refuses(2, "bench", self.small(), "--compare", says="two files")
-        self.refuses(2, "bench", self.small(), self.small(), "--compare", "--host", says="--host")
+        for option in (["--host"], ["-o", "out.json"], ["--kernel", "small"], ["--dims", "E=2"], ["--counts", "1,2"],
+                       ["--schedule", "pingpong 128x64"], ["--seed", "0"], ["--rounds", "16"], ["--no-unfused"],
+                       ["--bundle", "b.epb"]):
+            self.refuses(2, "bench", self.small(), self.small(), "--compare", *option,
+                         says=f"{option[0]}: --compare measures nothing")
+        self.refuses(2, "bench", self.small(), "--tolerance", "2", says="--tolerance: it is for --compare")
 
 
 class CompareTest(support.CliTest):
@@ -52,10 +58,38 @@ class CompareTest(support.CliTest):
         self.assertEqual(document["compared"][0]["counts"], [4] * 8)
         document = self.compare(before, after, "--tolerance", "2", code=5)
         self.assertEqual([row["slower"] for row in document["compared"]], [True, False, False, False])
-        self.assertIn("1 of 4 times", document["error"]["message"])
+        self.assertIn("1 of 2 fused times", document["error"]["message"])
         self.assertEqual(document["tolerance_percent"], 2)
         faster = times({("k", 8): (0.5, 5.0), ("l", 8): (2.0, 6.0)})
         self.assertTrue(self.compare(before, faster)["ok"])
+
+    def test_exactly_the_tolerance_is_not_slower(self):
+        for before, after in (1.0, 1.03), (0.7, 0.721), (2.3, 2.369), (3.1, 3.193), (100.0, 103.0):
+            document = self.compare(times({("k", 8): (before, 5.0)}), times({("k", 8): (after, 5.0)}))
+            self.assertFalse(document["compared"][0]["slower"])
+            self.compare(times({("k", 8): (before, 5.0)}), times({("k", 8): (after * 1.000001, 5.0)}), code=5)
+
+    def test_of_two_kernels_of_one_name_and_size_those_of_one_file_are_compared(self):
+        def two(*rows):
+            documents = [times({("k", 8): (ms, 5.0)}, file=file) for file, ms in rows]
+            documents[0]["kernels"] = [kernel for document in documents for kernel in document["kernels"]]
+            return documents[0]
+        before = two(("a.epi", 1.0), ("b.epi", 2.0))
+        document = self.compare(before, two(("b.epi", 2.0), ("a.epi", 1.0)))
+        fused = [(row["file"], row["before_ms"], row["after_ms"]) for row in document["compared"] if row["form"] == "fused"]
+        self.assertEqual(fused, [("a.epi", 1.0, 1.0), ("b.epi", 2.0, 2.0)])
+        self.assertRegex(self.run_epifuse("bench", "--compare", "a.json", "b.json")[0], "of b.epi\n")
+        document = self.compare(before, two(("b.epi", 2.0), ("c.epi", 1.0)))
+        self.assertEqual([row["file"] for row in document["compared"]], ["b.epi", "b.epi"])
+        self.assertIn("k of a.epi (E=8, 32 rows in 8 groups) is in", document["only_once"][0])
+        self.assertIn("k of c.epi", document["only_once"][-1])
+        # Twice in one run: one after the other.
+        document = self.compare(two(("a.epi", 1.0), ("a.epi", 2.0)), two(("a.epi", 1.0), ("a.epi", 2.0)))
+        self.assertTrue(all(row["before_ms"] == row["after_ms"] for row in document["compared"]))
+        self.assertEqual(len(document["compared"]), 4)
+        # The only one of its kind may have moved.
+        document = self.compare(times({("k", 8): (1.0, 5.0)}, file="here/k.epi"), times({("k", 8): (1.0, 5.0)}, file="there/k.epi"))
+        self.assertEqual((len(document["compared"]), document["only_once"]), (2, []))
 
     def test_equal_sizes_are_compared(self):
         document = self.compare(times({("k", 8): (1.0, 5.0), ("k", 4): (1.0, 5.0)}),
@@ -76,11 +110,29 @@ class CompareTest(support.CliTest):
         self.compare(times({("k", 8): (1.0, 5.0)}), times({("k", 8): (1.5, 5.0)}), code=5)
         out, err = self.run_epifuse("bench", "--compare", "a.json", "b.json", code=5)
         self.assertRegex(out, r"k +fused +1\.0000 ms -> +1\.5000 ms +\+50\.0 %  SLOWER")
-        self.assertIn("1 of 2 times are more than 3 % longer in b.json", err)
+        self.assertIn("1 of 1 fused times are more than 3 % longer in b.json", err)
 
     def test_files_that_bench_has_not_written(self):
         good = self.write("good.json", json.dumps(times({("k", 8): (1.0, 5.0)})))
-        for name, text, says in (("no.json", "{", "it is no JSON"), ("list.json", "[1]", "bench has not written this"),
+
+        def changed(**more):
+            document = times({("k", 8): (1.0, 5.0)})
+            for key, value in more.items():
+                (document if key in ("command", "ok", "gpu", "kernels") else document["kernels"][0])[key] = value
+            return json.dumps(document)
+        no = "bench has not written this: "
+        for name, text, says in (("no.json", "{", "it is no JSON"), ("list.json", "[1]", no + "it is no JSON object"),
+                                 ("null.json", "null", no + "it is no JSON object"),
+                                 ("other.json", changed(command="explain"), no + "its 'command' is another"),
+                                 ("failed.json", changed(ok=False), "this run of bench failed"),
+                                 ("gpu.json", changed(gpu=None), no + "'name' is missing, or of another type"),
+                                 ("kernels.json", changed(kernels={}), no + "'kernels' is missing, or no list"),
+                                 ("name.json", changed(kernel=1), no + "'kernel' is missing, or of another type"),
+                                 ("dims.json", changed(dims={"E": "8"}), no + "'dims'"),
+                                 ("counts.json", changed(counts=[1, None]), no + "'counts'"),
+                                 ("forms.json", changed(forms=None), no + "a kernel has no list of 'forms'"),
+                                 ("row.json", changed(forms=[{"form": "fused", "hot": None}]), no + "'median_ms'"),
+                                 ("null_row.json", changed(kernels=[None]), no + "a kernel has no list of 'forms'"),
                                  ("empty.json", json.dumps(times({})), "it has no times"),
                                  ("zero.json", json.dumps(times({("k", 8): (0, 5.0)})), "is no time")):
             self.refuses(1, "bench", "--compare", good, self.write(name, text), says=says)

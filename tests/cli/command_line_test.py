@@ -119,6 +119,33 @@ class CommandLineTest(support.CliTest):
                 self.assertIn(says, document["error"]["message"])
         self.assertEqual(self.files(), ["small.epi"])
 
+    def commands(self, *above):
+        """Every command, with the text of its help."""
+        out = self.run_epifuse(*above, "--help")[0]
+        below = re.search(r"^Subcommands:\n((?:  .*\n)+)", out, re.MULTILINE)
+        if not below:
+            return {" ".join(above): out}
+        found = {}
+        for name in re.findall(r"^  ([a-z]+)", below[1], re.MULTILINE):
+            found.update(self.commands(*above, name))
+        return found
+
+    def test_the_table_of_options_is_the_commands_own(self):
+        commands = self.commands()
+        self.assertGreater(len(commands), 20)
+        taken = {(option, command) for command, out in commands.items()
+                 for option in re.findall(r"^  (--?[a-z][a-z-]*)", out.split("\nOptions:\n")[1], re.MULTILINE)
+                 if option != "-h"}
+        with open(os.path.join(support.ROOT, "docs", "command_line.md"), encoding="utf-8") as page:
+            table = page.read().split("\n## Options\n")[1].split("\n## ")[0]
+        documented = set()
+        for row in re.findall(r"^\| (`.*?) \| (.*?) \|", table.replace("\\|", "/"), re.MULTILINE):
+            options = re.findall(r"`(--?[a-z][a-z-]*)", row[0])
+            of = list(commands) if row[1] == "all" else row[1].split(", ")
+            documented |= {(option, command) for option in options for command in of}
+        self.assertEqual(sorted(documented - taken), [], "options that docs/command_line.md alone has")
+        self.assertEqual(sorted(taken - documented), [], "options that docs/command_line.md lacks")
+
     def test_settings_that_cannot_be_understood(self):
         spec = self.small()
         self.refuses(1, "check", spec, says="EPIFUSE_LOG", EPIFUSE_LOG="loud")
