@@ -33,6 +33,7 @@ struct Entry {
   std::string file, kernel, dims, counts, without, form, plan;
   double milliseconds = 0;
   std::optional<double> clock_mhz;
+  bool cold = false;  // the card was not hot, and the time counts for nothing
 
   // But for the file, which may lie elsewhere in another run.
   bool same_work(const Entry& other) const {
@@ -125,6 +126,8 @@ class RunReader {
     const Json* conditions = member(kernel, "hot");
     const Json* clock = conditions ? member(*conditions, "sm_clock_mhz") : nullptr;
     if (clock && clock->is_number()) entry.clock_mhz = clock->get<double>();
+    const Json* hot_card = conditions ? member(*conditions, "is_hot") : nullptr;
+    entry.cold = hot_card && *hot_card == false;
     return entry;
   }
 
@@ -172,7 +175,13 @@ void compare_conditions(const Run& before, const Run& after, const std::vector<P
     made.conditions.push_back(fmt::format("other driver: {}, then {}", before.driver, after.driver));
   constexpr double usual_difference = 0.02;
   for (const auto& [a, b] : pairs) {
-    if (a->form != "fused" || !a->clock_mhz || !b->clock_mhz) continue;
+    if (a->form != "fused") continue;
+    if (a->cold || b->cold)
+      made.conditions.push_back(fmt::format("{}: the card was not hot {}, and the time counts for nothing", a->name(),
+                                            !b->cold   ? "before"
+                                            : !a->cold ? "after"
+                                                       : "before and after"));
+    if (!a->clock_mhz || !b->clock_mhz) continue;
     if (std::abs(*b->clock_mhz / *a->clock_mhz - 1) > usual_difference)
       made.conditions.push_back(
           fmt::format("{}: the clock was {:.0f} MHz, then {:.0f}", a->name(), *a->clock_mhz, *b->clock_mhz));

@@ -106,6 +106,15 @@ class CompareTest(support.CliTest):
         self.assertEqual(document["conditions"], ["other GPU: NVIDIA H200, then NVIDIA H20",
                                                   "k (E=8, 32 rows in 8 groups): the clock was 1400 MHz, then 1500"])
 
+    def test_a_card_that_was_not_hot_is_said(self):
+        hot, cold = (times({("k", 8): (1.0, 5.0)}) for _ in range(2))
+        hot["kernels"][0]["hot"]["is_hot"], cold["kernels"][0]["hot"]["is_hot"] = True, False
+        says = "k (E=8, 32 rows in 8 groups): the card was not hot {}, and the time counts for nothing"
+        self.assertEqual(self.compare(hot, hot)["conditions"], [])
+        self.assertEqual(self.compare(hot, cold)["conditions"], [says.format("after")])
+        self.assertEqual(self.compare(cold, hot)["conditions"], [says.format("before")])
+        self.assertEqual(self.compare(cold, cold)["conditions"], [says.format("before and after")])
+
     def test_text(self):
         self.compare(times({("k", 8): (1.0, 5.0)}), times({("k", 8): (1.5, 5.0)}), code=5)
         out, err = self.run_epifuse("bench", "--compare", "a.json", "b.json", code=5)
