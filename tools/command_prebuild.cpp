@@ -36,10 +36,13 @@ Json failures_json(const std::vector<NotBuilt>& failures) {
   return list;
 }
 
-Json groups_json(const ListedKernel& kernel) {
-  Json list = Json::array();
-  for (const ListedKernel::Groups& groups : kernel.groups) list.push_back({{"dim", groups.dim}, {"by", groups.by}});
-  return list;
+Json listed_json(const ListedKernel& kernel) {
+  Json json = label_json(kernel.label);
+  json["groups"] = Json::array();
+  for (const ListedKernel::Groups& groups : kernel.groups)
+    json["groups"].push_back({{"dim", groups.dim}, {"by", groups.by}});
+  json["dyns"] = kernel.dyns;
+  return json;
 }
 
 // Whose fault decides the exit code: a broken machine before a mistake, for the mistake may be its consequence.
@@ -167,8 +170,7 @@ Built build(const PrebuildList& list, const CommandLine& line, Surroundings& wor
     built.compiled += compiled;
     note(fmt::format("[{}/{}] {}: {} in {:.0f} ms", done, list.kernels.size(), what,
                      compiled ? "compiled" : "from the cache", outcome.milliseconds));
-    Json& row = rows[index] = label_json(label);
-    row["groups"] = groups_json(list.kernels[index]);
+    Json& row = rows[index] = listed_json(list.kernels[index]);
     row["plan"] = info ? Json(info->plan) : Json();
     row["tuned"] = info && !info->tuned.empty() && info->plan == info->tuned;
     row["refused"] = Json::array();
@@ -192,8 +194,7 @@ Report dry_run(const PrebuildList& list) {
   Json kernels = Json::array();
   for (const ListedKernel& kernel : list.kernels) {
     report.text += cache::describe(kernel.label) + "\n";
-    kernels.push_back(label_json(kernel.label));
-    kernels.back()["groups"] = groups_json(kernel);
+    kernels.push_back(listed_json(kernel));
   }
   report.text += kernels_text(list.kernels.size()) + "\n";
   report.fields = dump({{"kernels", std::move(kernels)}, {"failures", failures_json(list.failures)}});

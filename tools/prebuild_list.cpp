@@ -66,11 +66,13 @@ class Lister {
  private:
   void add(const PlannedKernel& planned, std::function<PlannedKernel()> again) {
     if (!requests_.insert(planned.request).second) return;
-    std::vector<ListedKernel::Groups> groups;
-    for (const ir::Dimension& dim : planned.graph.dims)
+    ListedKernel kernel{jit::label_of(planned), jit::source_of(planned), {}, {}, std::move(again)};
+    for (const ir::Dimension& dim : planned.graph.dims) {
+      if (dim.kind == ir::DimKind::dynamic) kernel.dyns.push_back(dim.name);
       if (dim.kind == ir::DimKind::grouped && dim.cut_by >= 0)
-        groups.push_back({dim.name, planned.graph.dims[static_cast<size_t>(dim.cut_by)].name});
-    list_.kernels.push_back({jit::label_of(planned), jit::source_of(planned), std::move(groups), std::move(again)});
+        kernel.groups.push_back({dim.name, planned.graph.dims[static_cast<size_t>(dim.cut_by)].name});
+    }
+    list_.kernels.push_back(std::move(kernel));
     if (list_.kernels.size() % between_notes == 0) note(fmt::format("{} kernels listed so far", list_.kernels.size()));
   }
 

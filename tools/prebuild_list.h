@@ -28,7 +28,9 @@ struct ListedKernel {
   struct Groups {
     std::string dim, by;  // rows in groups, and how many groups there are
   };
-  std::vector<Groups> groups;  // whose sizes are a launch's
+  // What only a launch says: sizes of groups, and of dynamic dimensions.
+  std::vector<Groups> groups;
+  std::vector<std::string> dyns;
   std::function<PlannedKernel()> plan;
 };
 

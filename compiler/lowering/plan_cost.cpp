@@ -27,6 +27,8 @@ struct Constants {
   // Bytes that a multiprocessor reads and writes in a cycle where outputs are added to, with four rows of old values
   // under way, and the factor on that where registers are left for two.
   double adding_bytes_per_cycle = 23.5, two_rows_ahead = 0.87;
+  // … which narrow tiles add to their main loop: its operands leave them no way to memory. Wide tiles hide it.
+  double adding_in_narrow_tiles = 0.6;
   double split_lines = 1.25;  // of a main loop whose weight comes by halves of 128-byte lines, though whole ones exist
 
   int place_registers = 28;     // what keeps a thread's place in the tile, in the count of registers_of
@@ -194,7 +196,9 @@ double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const Epilogu
                                              : constants.pingpong_tile + constants.pingpong_share * work +
                                                    std::max(0.0, work - main_loop) / 2;
   const double products = main_loop * narrowness(schedule.tile_columns) * splitting(plan);
-  double cost = waves(graph, plan) * (std::max(products, adding_cycles(graph, plan)) + beside);
+  const double adding = adding_cycles(graph, plan);
+  const double beside_products = plan.leaves_registers() ? constants.adding_in_narrow_tiles * adding : 0;
+  double cost = waves(graph, plan) * (std::max(products + beside_products, adding) + beside);
   if (will_spill(plan, epilogue)) cost *= constants.spill;
   if (schedule.separate) cost *= constants.one_by_one;
   const int others = (schedule.stages != schedule.usual_stages) + (schedule.band != usual_band) + schedule.dynamic;

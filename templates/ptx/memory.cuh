@@ -45,7 +45,7 @@ EPIFUSE_DEVICE uint4 load_old_128(bool on, const void* from) {
       "{\n.reg .pred p;\n"
       "setp.ne.b32 p, %4, 0;\n"
       "mov.u32 %0, 0;\nmov.u32 %1, 0;\nmov.u32 %2, 0;\nmov.u32 %3, 0;\n"
-      "@p ld.global.v4.u32 {%0, %1, %2, %3}, [%5];\n}"
+      "@p ld.global.L2::256B.v4.u32 {%0, %1, %2, %3}, [%5];\n}"
       : "=&r"(v.x), "=&r"(v.y), "=&r"(v.z), "=&r"(v.w)
       : "r"(static_cast<int>(on)), "l"(from)
       : "memory");
@@ -58,7 +58,7 @@ EPIFUSE_DEVICE uint2 load_old_64(bool on, const void* from) {
       "{\n.reg .pred p;\n"
       "setp.ne.b32 p, %2, 0;\n"
       "mov.u32 %0, 0;\nmov.u32 %1, 0;\n"
-      "@p ld.global.v2.u32 {%0, %1}, [%3];\n}"
+      "@p ld.global.L2::256B.v2.u32 {%0, %1}, [%3];\n}"
       : "=&r"(v.x), "=&r"(v.y)
       : "r"(static_cast<int>(on)), "l"(from)
       : "memory");

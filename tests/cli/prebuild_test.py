@@ -317,10 +317,11 @@ class PrebuildTest(support.CliTest):
                               "kernel 'dense' for sm_90a with K=128,N=64\n5 kernels\n")
         self.assertEqual(self.files(), ["two.epi"])
 
-    def test_a_dry_run_says_which_dimensions_lie_in_groups(self):
+    def test_a_dry_run_says_which_dimensions_lie_in_groups_and_which_are_dynamic(self):
         kernels = self.json("prebuild", self.two, *DIMS, "-o", "b.epb", "--dry-run", **self.sealed)["kernels"]
         groups = {kernel["kernel"]: kernel["groups"] for kernel in kernels}
         self.assertEqual(groups, {"small": [{"dim": "M", "by": "E"}], "dense": []})
+        self.assertEqual({kernel["kernel"]: kernel["dyns"] for kernel in kernels}, {"small": [], "dense": ["M"]})
 
     def test_a_tuned_plan_that_spills_is_said_to_be_left(self):
         spec, spills = self.spec("moe_fc2_dgrad_dswiglu"), "pingpong 128x192"

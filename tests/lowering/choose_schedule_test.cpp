@@ -277,12 +277,13 @@ TEST_CASE("tiles that split the lines of a weight are taken where its rows split
 }
 
 TEST_CASE("outputs that are added to: wide tiles where the products take long, narrow ones where memory does") {
-  const auto first = [](int groups) {
+  const auto first = [](int groups, int columns = 2880) {
     return names(
-        lower_tiles(fmt::format("kernel test {{\n dim E = {}, K = 5760, N = 2880\n group M by E\n"
+        lower_tiles(fmt::format("kernel test {{\n dim E = {}, K = 5760, N = {}\n group M by E\n"
                                 " in g : bf16[M, K]\n in x : bf16[M, N]\n out w : f32[E, K, N] += gemm(g, x)\n}}",
-                                groups)))[0];
+                                groups, columns)))[0];
   };
+  CHECK(first(8, 4096) == "pingpong 128x192");  // though 22 tiles of 192 reach over it
   CHECK(first(16) == "pingpong 128x192");
   CHECK(first(128) == "pingpong 128x128");
 }
