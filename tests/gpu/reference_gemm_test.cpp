@@ -77,7 +77,7 @@ TEST_CASE("where nothing is compiled the reference's product is the CPU's own") 
   GemmTask task;
   task.a = {&ones, {0, 32}, 1};
   task.b = {&ones, {0, 32}, 1};
-  task.blocks = {{0, 2, 0, 0, 0, 0, 32}};
+  task.blocks = {{0, 2, 0, 0, 0, 32, 0}};
   task.rows = task.cols = 2;
   std::vector<double> c(4, -1);
   must(jit::gpu_gemm(without, gpu().device)->multiply(task, c.data()));
