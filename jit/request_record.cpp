@@ -139,6 +139,15 @@ Result<Record> parse_record(std::string_view text) {
   return record;
 }
 
+Status check_goes_on(FileSystem& disk, const std::string& path) {
+  const uint64_t size = disk.target_status(path).size;
+  if (size == 0) return {};
+  const Result<std::string> first = disk.read_part(path, 0, std::min<uint64_t>(size, beginning.size()));
+  // One that was cut short in its first line is a record too.
+  if (!first || beginning.starts_with(*first)) return {};
+  return user_error(fmt::format("'{}' is no record of requests, and nothing is added to it", path));
+}
+
 bool RequestRecorder::ends_in_line() const {
   const uint64_t size = disk_.target_status(path_).size;
   if (size == 0) return true;
@@ -157,7 +166,9 @@ void RequestRecorder::note(const Program& program, const std::map<std::string, i
   const std::string line = request.to_json() + "\n";
   const std::lock_guard<std::mutex> guard(mutex_);
   if (!noted_.insert(line).second) return;
-  const Status written = disk_.append(path_, (ends_in_line() ? "" : "\n") + line);
+  Status written = noted_.size() == 1 ? check_goes_on(disk_, path_) : Status();
+  if (!written) is_none_ = true;
+  if (!is_none_) written = disk_.append(path_, (ends_in_line() ? "" : "\n") + line);
   if (written || std::exchange(warned_, true)) return;
   if (log_) log_(LogLevel::warn, fmt::format("EPIFUSE_RECORD: requests are not recorded: {}", written.error().message));
 }

@@ -44,9 +44,12 @@ struct Record {
 // Errors (user): a whole line that is none of a record, which is named; no request at all.
 Result<Record> parse_record(std::string_view text);
 
+// An error (user) when a file that a record is to be appended to is none: it is not empty, and begins with no request.
+Status check_goes_on(FileSystem& disk, const std::string& path);
+
 // Appends to a file: each request once in the life of the recorder, each line at once, so that many processes may share
-// the file. Where the last line was cut short, a new one is begun. A file that cannot be written costs one warning.
-// Thread-safe.
+// the file. Where the last line was cut short, a new one is begun. A file that cannot be written, or is no record,
+// costs one warning. Thread-safe.
 class RequestRecorder {
  public:
   // `path` empty: nothing is recorded. `disk` must outlive this.
@@ -64,6 +67,7 @@ class RequestRecorder {
   const LogSink log_;
   std::mutex mutex_;  // guards what follows
   std::set<std::string> noted_;
+  bool is_none_ = false;  // the file is something else
   bool warned_ = false;
 };
 

@@ -202,7 +202,7 @@ Result<Comparison> compare_benches(std::string_view before, const std::string& b
   for (const auto& [a, b] : pairs) {
     paired.insert({a, b});
     made.forms.push_back({a->file, a->kernel, a->form, a->dims, a->counts, a->milliseconds, b->milliseconds, a->plan,
-                          b->plan, a->form == "fused"});
+                          b->plan, a->form == "fused" && !a->cold && !b->cold});
   }
   if (made.forms.empty())
     return user_error(fmt::format("{} and {} have no kernel of the same sizes in common", before_name, after_name));

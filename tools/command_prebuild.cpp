@@ -376,7 +376,8 @@ Report prebuild(const CommandLine& line, Surroundings& given) {
   report.code = code_of(failures);
   Json fields = {{"output", nullptr}, {"kernels", std::move(built.kernels)}, {"compiled", built.compiled}};
   const size_t entries = built.entries.size();
-  if (failures.empty() || line.partial) {
+  const bool writes = failures.empty() || (line.partial && entries != 0);
+  if (writes) {
     if (Status written = write_bundle(file, built, world, fields); !written) return failure(written.error());
     fields["output"] = line.output;
     report.text =
@@ -385,8 +386,9 @@ Report prebuild(const CommandLine& line, Surroundings& given) {
   }
   if (!failures.empty()) {
     report.error = failures_text(failures);
-    if (!line.partial)
-      report.error += fmt::format("; {} is not written (--partial writes the {} others)", line.output, entries);
+    if (!writes)
+      report.error += fmt::format("; {} is not written{}", line.output,
+                                  entries == 0 ? "" : fmt::format(" (--partial writes the {} others)", entries));
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   fields["failures"] = failures_json(failures);

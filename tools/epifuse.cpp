@@ -12,7 +12,9 @@
 
 #include "base/ensure.h"
 #include "cache/bundle_reader.h"
+#include "jit/request_record.h"
 #include "tools/commands.h"
+#include "tools/output_file.h"
 
 namespace epifuse::tools {
 namespace {
@@ -86,6 +88,18 @@ class Heard {
   std::vector<std::string> warnings_;
 };
 
+// What the surroundings have a command read is not written over by it, nor does a record go into anything else. tune
+// adds to a tuning file; prebuild and bundle look into no bundle that they are not told to.
+Status check_outputs(const CommandLine& line, const Settings& settings) {
+  if (line.output.empty()) return {};
+  if (line.command != "prebuild" && !line.command.starts_with("bundle"))
+    for (const std::string& bundle : settings.bundles)
+      if (Status other = check_not_replaced(line.output, bundle, "a bundle"); !other) return other;
+  if (line.command != "tune" && !settings.tuning.empty())
+    if (Status other = check_not_replaced(line.output, settings.tuning, "the tuning file"); !other) return other;
+  return settings.record.empty() ? Status() : check_not_replaced(line.output, settings.record, "the record");
+}
+
 Report run_command(const CommandLine& line, Surroundings world) {
   if (!world.settings_problem.empty() && line.command != "doctor")
     return failure(ExitCode::user, world.settings_problem);
@@ -93,7 +107,11 @@ Report run_command(const CommandLine& line, Surroundings world) {
     if (Status there = check_named_bundle(line, path, world); !there) return failure(there.error());
   world.settings.bundles.insert(world.settings.bundles.begin(), line.bundles.begin(), line.bundles.end());
   if (line.jit) world.settings.jit = *line.jit;
-  if (!line.record.empty()) world.settings.record = line.record;
+  if (!line.record.empty()) {
+    world.settings.record = line.record;
+    if (Status record = jit::check_goes_on(world.disk, line.record); !record) return failure(record.error());
+  }
+  if (Status outputs = check_outputs(line, world.settings); !outputs) return failure(outputs.error());
   for (const Command& command : commands)
     if (command.name == line.command) return command.run(line, world);
   EPIFUSE_ENSURE(false, fmt::format("no command '{}'", line.command));

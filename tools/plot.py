@@ -117,4 +117,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+        # A document whose numbers are none, or a picture that cannot be written.
+        sys.exit(f"plot.py: this cannot be drawn: {type(error).__name__}: {error}")

@@ -64,13 +64,21 @@ struct Worker {
   ::_exit(0);
 }
 
-Worker start(const std::list<Worker>& others, const std::function<std::string(size_t)>& work) {
-  int tasks[2], results[2];
-  EPIFUSE_ENSURE(::pipe(tasks) == 0 && ::pipe(results) == 0, "no pipe to a worker");
+// A machine may have no descriptor or no process left: `why` says so, and there is no worker.
+std::optional<Worker> start(const std::list<Worker>& others, const std::function<std::string(size_t)>& work,
+                            std::string& why) {
+  int tasks[2] = {-1, -1}, results[2] = {-1, -1};
+  const auto refuse = [&](std::string_view what) {
+    why = fmt::format("no {} for a process that compiles: {}", what, std::strerror(errno));
+    for (const int end : {tasks[0], tasks[1], results[0], results[1]})
+      if (end >= 0) ::close(end);
+    return std::nullopt;
+  };
+  if (::pipe(tasks) != 0 || ::pipe(results) != 0) return refuse("pipe");
   std::fflush(nullptr);
   Worker worker;
   worker.pid = ::fork();
-  EPIFUSE_ENSURE(worker.pid >= 0, fmt::format("no process for a worker: {}", std::strerror(errno)));
+  if (worker.pid < 0) return refuse("room");
   if (worker.pid == 0) {
     // An end of another's pipe that stayed open here would keep that one from seeing its end.
     for (const Worker& other : others) {
@@ -157,8 +165,15 @@ void run_in_processes(size_t count, int workers, const std::function<std::string
   size_t next = 0;
   const auto fill = [&] {
     while (next < count && running.size() < static_cast<size_t>(std::max(1, workers))) {
-      running.push_back(start(running, work));
-      give(running.back(), next++);
+      std::string why;
+      if (std::optional<Worker> worker = start(running, work, why)) {
+        running.push_back(*worker);
+        give(running.back(), next++);
+      } else if (running.empty()) {
+        finished({next++, true, std::move(why)});
+      } else {
+        return;  // those that there are go on
+      }
     }
   };
   fill();

@@ -114,6 +114,9 @@ class CompareTest(support.CliTest):
         self.assertEqual(self.compare(hot, cold)["conditions"], [says.format("after")])
         self.assertEqual(self.compare(cold, hot)["conditions"], [says.format("before")])
         self.assertEqual(self.compare(cold, cold)["conditions"], [says.format("before and after")])
+        # Nor is its time held against anybody.
+        cold["kernels"][0]["forms"][0]["hot"]["median_ms"] = 9.0
+        self.compare(hot, cold)
 
     def test_text(self):
         self.compare(times({("k", 8): (1.0, 5.0)}), times({("k", 8): (1.5, 5.0)}), code=5)

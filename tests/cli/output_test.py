@@ -160,6 +160,18 @@ class OutputTest(support.CliTest):
         with open(spec, encoding="utf-8") as file:
             self.assertEqual(file.read(), support.SMALL)
 
+    def test_what_the_surroundings_have_read_is_not_written_over(self):
+        spec = self.small()
+        tuning, record = self.write("t.json", "{}"), self.write("r.jsonl", '{"record":1}\n')
+        emit = ("compile", spec, "--emit=ast")
+        self.refuses(1, *emit, "-o", tuning, says="it is the tuning file that is read", EPIFUSE_TUNING=tuning)
+        self.refuses(1, *emit, "-o", record, "--record", record, says="it is the record that is read")
+        self.refuses(1, *emit, "-o", record, says="it is the record that is read", EPIFUSE_RECORD=record)
+        self.refuses(1, *emit, "-o", "out.ast", "--record", spec, says="is no record of requests")
+        for path, text in ((spec, support.SMALL), (tuning, "{}"), (record, '{"record":1}\n')):
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), text)
+
     def test_odd_output_paths(self):
         for name in ("sp ace.ir", "日本.ir", "quote'.ir"):
             self.run_epifuse("compile", self.small(), "--emit=ir", "-o", name)

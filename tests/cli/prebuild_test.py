@@ -383,6 +383,26 @@ class PrebuildTest(support.CliTest):
                              "--partial", code=1)
         self.assertEqual([row["dims"]["K"] for row in document["kernels"]], [64, 64])
 
+    def test_a_bundle_is_not_written_over_by_nothing_or_by_what_reads_it(self):
+        bundle = self.bundle()
+        before = self.read(bundle)
+        _, err = self.run_epifuse("prebuild", self.two, "--dims", "K=0", "--partial", "-o", bundle, code=1)
+        self.assertIn("is not written", err)
+        self.assertNotIn("--partial", err)
+        compiles = ("compile", self.two, "--kernel", "small", "--dims", "K=64,N=32", "-o", bundle)
+        self.refuses(1, *compiles, "--bundle", bundle, says="it is a bundle that is read")
+        self.refuses(1, *compiles, says="it is a bundle that is read", EPIFUSE_BUNDLES=bundle)
+        self.refuses(1, "bundle", "merge", bundle, bundle, "-o", bundle, says="it is a bundle that is read")
+        self.assertEqual(self.read(bundle), before)
+
+    def test_a_machine_without_descriptors_is_no_bug(self):
+        command = 'ulimit -n 6; exec "$0" prebuild "$1" --dims K=64,N=32 -o x.epb'
+        ended = subprocess.run(["/bin/sh", "-c", command, support.EPIFUSE, self.two], cwd=self.folder,
+                               env=self.environment, capture_output=True, text=True, check=False)
+        self.assertEqual(ended.returncode, 3, ended.stderr)
+        self.assertIn("no pipe for a process that compiles", ended.stderr)
+        self.assertNotIn("bug", ended.stderr)
+
     def test_the_requests_of_a_run_are_built_again_from_their_record(self):
         self.bundle()
         for dims in ("K=64,N=32", "K=128,N=64"):
