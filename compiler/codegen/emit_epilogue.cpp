@@ -99,7 +99,7 @@ void EpilogueEmitter::loop_over_blocks() {
   if (rolled() && !is_pass()) {
     const int places = plan_.interleaved_weight() ? 2 : at_once;
     if (plan_.schedule.takes_blocks)
-      line("      sums.template take<{}>(block + 1);", plan_.gemm.parts);
+      line("      sums.take(block + 1);");
     else
       line("      {}sums.{}();", at_once == 1 ? "" : fmt::format("if (own == {}) ", at_once - 1),
            places == 1 ? "shift" : fmt::format("template shift<{}>", places));

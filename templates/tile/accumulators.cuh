@@ -112,22 +112,18 @@ struct Accumulators {
     }
   }
 
-  // The same by a branch for each place, which moves no more than what is wanted next: the `next`-th block of each
-  // part. Fewer instructions, of which each takes the tensor cores' way to the registers for a cycle; but branches take
-  // longer, and hold more registers.
-  template <int parts>
+  // The same by a branch for each block, which moves no more than the one that is wanted next. Moves are what a long
+  // epilogue holds the tensor cores up with most, by its figures; but branches take longer, and hold more registers.
   EPIFUSE_DEVICE void take(int next) {
-    constexpr int part = columns / 2 / parts;
 #pragma unroll
-    for (int place = 1; place * per_block < part; ++place)
-      if (place == next) {
+    for (int block = 1; block < blocks; ++block)
+      if (block == next) {
         ptx::stay_a_branch();
 #pragma unroll
-        for (int i = 0; i < columns / 2; ++i)
-          if (i % part < per_block) {
-            low[i] = low[i + place * per_block];
-            high[i] = high[i + place * per_block];
-          }
+        for (int i = 0; i < per_block; ++i) {
+          low[i] = low[i + block * per_block];
+          high[i] = high[i + block * per_block];
+        }
       }
   }
 

@@ -223,9 +223,9 @@ TEST_CASE("a rolled loop fetches a block or moves all down, as the plan says") {
         " out y : mxfp8[M, 2*I] = join(g, u)\n out t : mxfp8[2*I, P] = join(g, u)\n}}",
         depth)));
   };
-  CHECK(count(text(7168), "sums.template take<1>(block + 1);") == 1);
+  CHECK(count(text(7168), "sums.take(block + 1);") == 1);
   CHECK(count(text(7168), "sums.shift();") == 0);
-  CHECK(count(text(128), "sums.template take<1>(block + 1);") == 0);
+  CHECK(count(text(128), "sums.take(block + 1);") == 0);
   CHECK(count(text(128), "sums.shift();") == 1);
 }
 

@@ -69,7 +69,7 @@ struct Job {
 void verify(const std::vector<Job>& jobs) {
   std::vector<jit::CompiledKernelPtr> compiled(jobs.size());
   std::vector<std::string> refused(jobs.size());
-  const auto target = must(runtime::target_of(gpu().device->info()));
+  const auto target = gpu_target();
   engine();
   interpreter::parallel_for(static_cast<int64_t>(jobs.size()), 0, [&](int64_t i) {
     const Job& job = jobs[static_cast<size_t>(i)];

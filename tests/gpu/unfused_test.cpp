@@ -29,7 +29,7 @@ struct Kernel {
 
 CompilerOptions small_options(const ir::Graph& graph) {
   CompilerOptions options;
-  options.target = must(runtime::target_of(gpu().device->info()));
+  options.target = gpu_target();
   for (const ir::Dimension& dim : graph.dims)
     if (dim.kind == ir::DimKind::fixed) options.dims[dim.name] = dim.name == "E" ? 4 : dim.name == "K" ? 256 : 160;
   return options;
@@ -106,7 +106,7 @@ TEST_CASE("a tap shows the value behind the quantiser, whose bytes follow from i
   Diagnostics diagnostics;
   const Program program = load_program("spec.epi", file_text("specs/moe_fc1_swiglu.epi"), no_files, diagnostics);
   CompilerOptions options;
-  options.target = must(runtime::target_of(gpu().device->info()));
+  options.target = gpu_target();
   options.dims = {{"E", 4}, {"K", 256}, {"I", 160}};
   options.taps = {"act"};
   const auto fused = must(engine().compile(program, "", options, diagnostics));
@@ -130,7 +130,7 @@ TEST_CASE("an unfused call is captured and replayed with other group sizes") {
   Diagnostics diagnostics;
   const Program program = load_program("spec.epi", file_text("specs/moe_fc1_swiglu.epi"), no_files, diagnostics);
   CompilerOptions options;
-  options.target = must(runtime::target_of(gpu().device->info()));
+  options.target = gpu_target();
   options.dims = {{"E", 3}, {"K", 128}, {"I", 128}};
   const auto unfused = must(jit::compile_unfused(engine(), program, "", options, diagnostics));
   INFO(diagnostics.print());

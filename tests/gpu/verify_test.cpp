@@ -170,7 +170,7 @@ TEST_CASE("left-out inputs are their defaults, and left-out outputs are not stor
   CompilerOptions options;
   options.dims = {{"E", 3}, {"K", 128}, {"I", 128}};
   options.left_out = {"prob", "pre", "yt"};
-  options.target = must(runtime::target_of(gpu().device->info()));
+  options.target = gpu_target();
   const auto kernel = must(engine().compile(program, "", options, diagnostics));
   INFO(diagnostics.print());
   REQUIRE(kernel);

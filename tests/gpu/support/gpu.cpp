@@ -20,9 +20,14 @@ Gpu& gpu() {
   return *instance;
 }
 
+const Target& gpu_target() {
+  static const Target target = must(runtime::target_of(gpu().device->info()));
+  return target;
+}
+
 KernelImage compile_image(const std::string& source, LaunchRecipe recipe, const std::string& arch) {
   static toolchain::NvrtcToolchain nvrtc(real_file_system(), must(read_settings()));
-  recipe.target = arch.empty() ? must(runtime::target_of(gpu().device->info())).name : arch;
+  recipe.target = arch.empty() ? gpu_target().name : arch;
   auto outcome =
       must(nvrtc.compile({recipe.kernel, source, toolchain::headers_included_by(source), recipe.target, {}}));
   KernelImage image;

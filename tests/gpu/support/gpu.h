@@ -20,6 +20,9 @@ struct Gpu {
 // Opened at the first use, for the life of the process.
 Gpu& gpu();
 
+// What kernels are compiled for here.
+const Target& gpu_target();
+
 // The value of a Result; its error fails the test. Good results say nothing to Catch, which keeps count in one thread
 // only: tests compile in several.
 template <class T>

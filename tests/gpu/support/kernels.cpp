@@ -69,7 +69,7 @@ jit::CompiledKernelPtr compile_or_refuse(const std::string& text, const std::map
   CompilerOptions options;
   options.dims = dims;
   options.schedule = schedule;
-  options.target = must(runtime::target_of(gpu().device->info()));
+  options.target = gpu_target();
   const auto compiled = must(engine().compile(program, "", options, diagnostics));
   why = diagnostics.print();
   return compiled.value_or(nullptr);
@@ -103,6 +103,14 @@ std::vector<std::string> schedules_to_try(const std::vector<lowering::KernelPlan
 
 }  // namespace
 
+std::string wrong_with(const jit::CompiledKernelPtr& kernel, const jit::VerifyOptions& options) {
+  if (kernel->image.spill_bytes != 0) return "registers are spilled";
+  if (kernel->image.wgmma_serialized) return "products are serialised";
+  const auto report = jit::verify(engine(), kernel, options, gpu().device);
+  if (!report) return report.error().message;
+  return report->ok ? "" : report->print();
+}
+
 std::vector<jit::CompiledKernelPtr> compile_every_schedule(const std::string& text, const std::string& kernel,
                                                            const std::map<std::string, int64_t>& dims) {
   MemorySource no_files({});
@@ -110,7 +118,7 @@ std::vector<jit::CompiledKernelPtr> compile_every_schedule(const std::string& te
   const Program program = load_program("spec.epi", text, no_files, diagnostics);
   CompilerOptions options;
   options.dims = dims;
-  options.target = must(runtime::target_of(gpu().device->info()));
+  options.target = gpu_target();
   options.all_plans = true;
   const auto planned = plan_kernel(program, kernel, options, diagnostics);
   INFO(kernel << "\n" << diagnostics.print());

@@ -30,6 +30,10 @@ jit::CompiledKernelPtr compile_or_refuse(const std::string& text, const std::map
 jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std::string, int64_t>& dims = {},
                                     const std::string& schedule = "");
 
+// What is wrong with a kernel: that it spills, that its products are serialised, or what verify says. Empty: nothing.
+// Called on any thread: no assertions.
+std::string wrong_with(const jit::CompiledKernelPtr& kernel, const jit::VerifyOptions& options);
+
 // A kernel of a text under every tile, and under some of what else can be chosen; first the planner's choice. They are
 // compiled at once.
 std::vector<jit::CompiledKernelPtr> compile_every_schedule(const std::string& text, const std::string& kernel,

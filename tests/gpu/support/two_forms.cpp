@@ -63,7 +63,7 @@ void TwoForms::run_unfused(const Buffers& buffers, const std::function<void(cons
 std::vector<TwoForms> compile_forms(const std::vector<FormSpec>& specs) {
   std::vector<TwoForms> all;
   for (const FormSpec& spec : specs) all.push_back({spec, nullptr, nullptr, ""});
-  const Target target = must(runtime::target_of(gpu().device->info()));
+  const Target target = gpu_target();
   engine();  // made here: it asserts
   std::vector<std::string> why(2 * specs.size());
   interpreter::parallel_for(static_cast<int64_t>(why.size()), 0, [&](int64_t task) {
