@@ -84,6 +84,11 @@ std::string KernelImage::to_bytes() const {
   return out.append(parts.recipe).append(text).append(cubin.view());
 }
 
+bool KernelImage::is_of_other_version(std::string_view bytes) {
+  return bytes.size() >= header_bytes && bytes.starts_with(magic) &&
+         number_at<uint32_t>(bytes, 8) != static_cast<uint32_t>(kernel_image_version);
+}
+
 Result<KernelImage::Sections> KernelImage::split(std::string_view bytes) {
   if (bytes.size() < header_bytes || bytes.substr(0, magic.size()) != magic) return damaged("not a kernel image");
   const auto version = number_at<uint32_t>(bytes, 8);

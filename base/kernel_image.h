@@ -33,6 +33,8 @@ struct KernelImage {
     std::string_view recipe, metadata, cubin;
   };
   static Result<Sections> split(std::string_view bytes);
+  // Whether to_bytes of another version wrote it, which this one cannot read.
+  static bool is_of_other_version(std::string_view bytes);
   // What to_bytes wrote; an error says what is wrong, be it that the cubin has not the recipe's functions or is for
   // another GPU.
   static Result<KernelImage> from_bytes(std::string_view bytes, std::optional<KnownRecipe> known = std::nullopt);

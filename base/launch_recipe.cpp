@@ -227,6 +227,14 @@ const RecipeTensor* LaunchRecipe::find_tensor(std::string_view name) const {
   return nullptr;
 }
 
+bool LaunchRecipe::is_of_other_version(std::string_view text) {
+  const Result<Json> json = read_json(text);
+  if (!json) return false;
+  std::optional<Error> error;
+  const int version = Reader(*json, "", error).integer<int>("recipe");
+  return !error && version != recipe_version;
+}
+
 Result<LaunchRecipe> LaunchRecipe::from_json(std::string_view text) {
   const Result<Json> json = read_json(text);
   if (!json) return user_error(fmt::format("launch recipe: {}", json.error().message));

@@ -138,6 +138,8 @@ struct LaunchRecipe {
   std::string to_json() const;
   // Reads what to_json wrote and validates it; anything else is an error, never a crash.
   static Result<LaunchRecipe> from_json(std::string_view text);
+  // Whether to_json of another version wrote it.
+  static bool is_of_other_version(std::string_view text);
 };
 
 }  // namespace epifuse

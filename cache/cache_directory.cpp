@@ -42,6 +42,16 @@ bool is_note_name(std::string_view name) {
   return name.starts_with(toolchain_note_prefix) && is_digest(name.substr(toolchain_note_prefix.size()));
 }
 
+CacheDirectory::Miss miss_of(EntryState state) {
+  using Miss = CacheDirectory::Miss;
+  switch (state) {
+    case EntryState::damaged: return Miss::damaged;
+    case EntryState::other_version: return Miss::other_version;
+    case EntryState::good: break;
+  }
+  return Miss::none;
+}
+
 }  // namespace
 
 FileKind file_kind(std::string_view name) {
@@ -136,21 +146,18 @@ CacheDirectory::Lookup CacheDirectory::read(const std::string& name) const {
     return because(Miss::untrusted, std::move(problem));
   }
   lookup.bytes = SharedBytes(std::move(content->bytes));
-  const DecodedEntry decoded = decode_entry(lookup.bytes);
-  switch (decoded.state) {
-    case EntryState::damaged: return because(Miss::damaged, decoded.reason);
-    case EntryState::other_version: lookup.miss = Miss::other_version; return lookup;
-    case EntryState::good: break;
-  }
-  lookup.miss = Miss::none;
-  lookup.entry = decoded.entry;
+  DecodedEntry decoded = decode_entry(lookup.bytes);
+  lookup.miss = miss_of(decoded.state);
+  lookup.problem = std::move(decoded.reason);
+  if (lookup) lookup.entry = decoded.entry;
   return lookup;
 }
 
 void CacheDirectory::check_content(Lookup& lookup) const {
   if (!lookup || !check_) return;
-  lookup.problem = check_(lookup.entry);
-  if (!lookup.problem.empty()) lookup.miss = Miss::damaged;
+  ContentVerdict verdict = check_(lookup.entry);
+  lookup.miss = miss_of(verdict.state);
+  lookup.problem = std::move(verdict.reason);
 }
 
 CacheDirectory::Lookup CacheDirectory::inspect(const std::string& name) const {

@@ -34,15 +34,19 @@ enum class FileKind {
 FileKind file_kind(std::string_view name);
 inline constexpr std::string_view lock_suffix = ".lock", claim_suffix = ".claim", bad_suffix = ".bad";
 
-// What is wrong with the content of an undamaged entry, whose meaning is its maker's; empty: nothing.
-using ContentCheck = std::function<std::string(const EntryView&)>;
+// What its maker says of the content of a whole entry, whose meaning nobody else knows.
+struct ContentVerdict {
+  EntryState state = EntryState::good;
+  std::string reason;  // when damaged: what is wrong, for a message
+};
+using ContentCheck = std::function<ContentVerdict(const EntryView&)>;
 
 class CacheDirectory {
  public:
   // `shared`: read only, and others may own and write the directory and what is in it; whoever can, is trusted.
   enum class Use { read_only, shared, writable };
 
-  // An entry whose content `check` refuses is damaged. Null: any content will do.
+  // An entry is what `check` says of its content. Null: any content will do.
   CacheDirectory(FileSystem& disk, std::string path, Use use, uint32_t user = ::geteuid(),
                  ContentCheck check = nullptr);
 
@@ -58,8 +62,9 @@ class CacheDirectory {
   enum class Miss { none, absent, damaged, untrusted, other_version, unreadable };
   struct Lookup {
     Miss miss = Miss::absent;
-    std::string problem;  // why a file that is there cannot be used; empty: there is none, or it can
-    std::string path;     // of the entry's file
+    // What is wrong with a file that is there; empty: there is none, or nothing is, be it of another version.
+    std::string problem;
+    std::string path;  // of the entry's file
     FileStatus status;
     SharedBytes bytes;  // of the whole file, which nobody reads again: it may be removed or replaced at any time
     EntryView entry;    // parts of `bytes`, when miss is none

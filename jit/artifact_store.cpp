@@ -97,30 +97,38 @@ From from_of(cache::Source source) {
 
 }  // namespace
 
-std::string problem_of_entry(const cache::EntryView& entry) {
+cache::ContentVerdict check_entry(const cache::EntryView& entry) {
+  using cache::EntryState;
+  const auto damaged = [](std::string why) { return cache::ContentVerdict{EntryState::damaged, std::move(why)}; };
   const auto request = parse_record(entry.request);
-  if (!request) return "its request cannot be read";
+  if (!request) return damaged("its request cannot be read");
+  if (toolchain::is_of_other_version(*request)) return {EntryState::other_version, ""};
   const auto part = [&](std::string_view name) {
     return std::find_if(request->begin(), request->end(), [&](const RecordField& field) { return field.name == name; });
   };
   if (entry.kind == EntryKind::redirect) {
-    if (part(anyway) != request->end()) return "a redirect is in the place of the image that it leads to";
-    return parse_redirect(entry.payload) ? "" : "its redirect cannot be read";
+    if (part(anyway) != request->end()) return damaged("a redirect is in the place of the image that it leads to");
+    return parse_redirect(entry.payload) ? cache::ContentVerdict() : damaged("its redirect cannot be read");
   }
+  if (KernelImage::is_of_other_version(entry.payload)) return {EntryState::other_version, ""};
   const Result<KernelImage::Sections> sections = KernelImage::split(entry.payload);
-  if (!sections) return sections.error().message;
+  if (!sections) return damaged(sections.error().message);
   const auto recipe = part("recipe");
-  if (recipe == request->end() || recipe->value != sections->recipe) return "its recipe is not that of its request";
+  if (recipe == request->end() || recipe->value != sections->recipe)
+    return damaged("its recipe is not that of its request");
   // A cubin is held to its recipe, whatever that costs: another kernel's would be launched with this one's buffers.
   const auto image =
       KernelImage::from_parts(sections->recipe, sections->metadata, SharedBytes(nullptr, sections->cubin));
-  return image ? "" : image.error().message;
+  if (image) return {};
+  // Asked last: a recipe is text, and reading it once more is paid for by those alone that cannot be used.
+  if (LaunchRecipe::is_of_other_version(sections->recipe)) return {EntryState::other_version, ""};
+  return damaged(image.error().message);
 }
 
 namespace {
 
 cache::CacheOptions checked(cache::CacheOptions options) {
-  options.check = problem_of_entry;
+  options.check = check_entry;
   return options;
 }
 

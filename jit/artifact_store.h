@@ -61,9 +61,9 @@ struct Refusal {
   bool better_than(const Refusal& other) const;
 };
 
-// What is wrong with an entry that is whole, and yet not what an ArtifactStore writes (cache::ContentCheck); empty:
-// nothing.
-std::string problem_of_entry(const cache::EntryView& entry);
+// Whether a whole entry is what an ArtifactStore writes, or what one of another version of Epifuse wrote
+// (cache::ContentCheck).
+cache::ContentVerdict check_entry(const cache::EntryView& entry);
 
 // The key of the image itself, where the own key may hold a redirect; it differs in one line of the request.
 ArtifactKey key_anyway(const ArtifactKey& key);

@@ -13,7 +13,7 @@ namespace epifuse::tools {
 inline cache::CacheOptions looking_options(const Surroundings& world) {
   cache::CacheOptions options = cache::cache_options(world.settings, world.log);
   options.create = false;
-  options.check = jit::problem_of_entry;
+  options.check = jit::check_entry;
   return options;
 }
 

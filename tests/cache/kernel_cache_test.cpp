@@ -245,11 +245,13 @@ TEST_CASE("an entry whose content its maker cannot use is damage like any other"
   REQUIRE(KernelCache(disk, options_for(log)).find_or_make(key, maker.function()));
   CacheOptions options = options_for(log);
   std::string unusable = "cubin";
-  options.check = [&](const EntryView& entry) -> std::string { return entry.payload == unusable ? "it is old" : ""; };
+  options.check = [&](const EntryView& entry) {
+    return entry.payload == unusable ? ContentVerdict{EntryState::damaged, "it is odd"} : ContentVerdict();
+  };
   maker.payload = "new cubin";
   {
     KernelCache cache(disk, options);
-    CHECK(cache.explain(key).lookups.front().problem == "it is old");
+    CHECK(cache.explain(key).lookups.front().problem == "it is odd");
     REQUIRE(
         cache.visit("", [](const ListedEntry& entry) { CHECK(entry.found.miss == CacheDirectory::Miss::damaged); }));
     CHECK(!cache.find(key));
@@ -257,7 +259,7 @@ TEST_CASE("an entry whose content its maker cannot use is damage like any other"
     CHECK(cache.find_or_make(key, maker.function())->payload == "new cubin");
   }
   REQUIRE(log.warnings().size() == 1);
-  CHECK(log.warnings()[0].find("it is old") != std::string::npos);
+  CHECK(log.warnings()[0].find("it is odd") != std::string::npos);
   CHECK(disk.exists("/c/" + key.name() + ".bad"));
   KernelCache next(disk, options);
   CHECK(next.find_or_make(key, maker.function())->from == Source::disk);
@@ -269,6 +271,29 @@ TEST_CASE("an entry whose content its maker cannot use is damage like any other"
   REQUIRE(tidied);
   CHECK(tidied->removed_bad == 1);
   CHECK(tidied->entries == 1);
+}
+
+TEST_CASE("an entry whose content is of another version is a miss without a warning, and is written over") {
+  MemoryFileSystem disk;
+  RecordingLog log;
+  Maker maker;
+  REQUIRE(KernelCache(disk, options_for(log)).find_or_make(key, maker.function()));
+  CacheOptions options = options_for(log);
+  options.check = [](const EntryView& entry) {
+    return entry.payload == "cubin" ? ContentVerdict{EntryState::other_version, ""} : ContentVerdict();
+  };
+  maker.payload = "new cubin";
+  KernelCache cache(disk, options);
+  REQUIRE(cache.visit(
+      "", [](const ListedEntry& entry) { CHECK(entry.found.miss == CacheDirectory::Miss::other_version); }));
+  CHECK(cache.prune(0, false)->entries == 1);  // it is of use to whoever wrote it
+  CHECK(!cache.find(key));
+  CHECK(!cache.find_any_toolchain(key));
+  CHECK(cache.find_or_make(key, maker.function())->payload == "new cubin");
+  CHECK(log.warnings().empty());
+  CHECK(cache.counts().damaged == 0);
+  CHECK(!disk.exists("/c/" + key.name() + ".bad"));
+  CHECK(KernelCache(disk, options).find_or_make(key, maker.function())->from == Source::disk);
 }
 
 TEST_CASE("a directory in an entry's place is set aside") {

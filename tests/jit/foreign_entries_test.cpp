@@ -1,7 +1,9 @@
 // Entries that are whole, by their checksum, and yet not what an engine writes: another program made them, or an
 // Epifuse with a fault. They heal like damage.
+#include <fmt/format.h>
 #include <functional>
 
+#include "base/version.h"
 #include "jit/artifact_store.h"
 #include "tests/jit/support.h"
 
@@ -32,7 +34,6 @@ void becomes(cache::Entry& entry, const std::string& from, const std::string& to
 
 const std::pair<const char*, std::function<void(cache::Entry&)>> changes[] = {
     {"not a kernel image", [](cache::Entry& entry) { entry.payload.clear(); }},
-    {"version 99", [](cache::Entry& entry) { entry.payload[8] = 99; }},
     {"the metadata", [](cache::Entry& entry) { becomes(entry, "\"registers\"", "\"registerz\""); }},
     {"its recipe is not that of its request",
      [](cache::Entry& entry) { becomes(entry, "\"kernel\":\"small\"", "\"kernel\":\"other\""); }},
@@ -79,6 +80,53 @@ TEST_CASE("a whole entry without a usable kernel is told once, set aside and mad
     CHECK(next.compile()->from == From::disk);
     CHECK(next.lines(LogLevel::warn).empty());
   }
+}
+
+TEST_CASE(
+    "an entry of another version is said to be that, whichever of its versions it is, and is made again quietly") {
+  const auto renumbered = [](std::string& text, const std::string& from, const std::string& to) {
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    text.replace(at, from.size(), to);
+  };
+  const std::string recipe = fmt::format("\"recipe\":{}", recipe_version);
+  const std::string image = fmt::format("image 1:{}", kernel_image_version);
+  const std::pair<const char*, std::function<void(cache::Entry&)>> versions[] = {
+      {"the request",
+       [&](cache::Entry& entry) {
+         renumbered(entry.request, fmt::format("artifact 1:{}", artifact_version), "artifact 1:0");
+       }},
+      {"the image, as the request has it", [&](cache::Entry& entry) { renumbered(entry.request, image, "image 1:0"); }},
+      {"a redirect to such an image",
+       [&](cache::Entry& entry) {
+         renumbered(entry.request, image, "image 1:0");
+         entry.kind = cache::EntryKind::redirect;
+         entry.payload = "in another way";
+       }},
+      {"the recipe",
+       [&](cache::Entry& entry) {
+         renumbered(entry.request, recipe, "\"recipe\":1");
+         renumbered(entry.payload, recipe, "\"recipe\":1");
+       }},
+  };
+  for (const auto& [what, change] : versions) {
+    INFO(what);
+    MemoryFileSystem disk;
+    const std::string path = "/cache/" + TestEngine(disk).compile()->key;
+    rewrite(disk, path.substr(path.rfind('/') + 1), change);
+    const std::string bytes = *disk.read(path);
+    CHECK(jit::check_entry(cache::decode_entry(bytes).entry).state == cache::EntryState::other_version);
+  }
+
+  // Where nothing but the payload says so, it lies under today's name.
+  MemoryFileSystem disk;
+  const std::string key = TestEngine(disk).compile()->key;
+  rewrite(disk, key, [](cache::Entry& entry) { entry.payload[8] = 99; });
+  TestEngine next(disk);
+  CHECK(next.compile()->from == From::toolchain);
+  CHECK(next.lines(LogLevel::warn).empty());
+  CHECK(!disk.exists("/cache/" + key + ".bad"));
+  CHECK(TestEngine(disk).compile()->from == From::disk);
 }
 
 TEST_CASE("a redirect in the place of the image that it leads to is damage") {
