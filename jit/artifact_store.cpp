@@ -161,11 +161,11 @@ ArtifactStore::ArtifactStore(std::shared_ptr<toolchain::Toolchain> toolchain, Fi
       may_compile_(may_compile),
       cache_(disk, checked(std::move(options))) {}
 
-Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build) {
+Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build, IfAbsent if_absent) {
   const Keyed own = keyed(build);
   const ArtifactKey& key = own.key;
   JustCompiled compiled;
-  const Result<Found> found = find_or_make(build, key, [&]() -> Result<Made> {
+  const Result<Found> found = find_or_make(build, key, if_absent, [&]() -> Result<Made> {
     Result<Compiled> made = this->compile(build);
     if (!made) return made.error();
     Made entry{EntryKind::artifact, made->image.to_bytes(), metadata_of(build, made->image, made->times)};
@@ -188,11 +188,11 @@ Result<std::variant<Artifact, Refusal>> ArtifactStore::get(const Build& build) {
   return {to_artifact(own, key, *found, std::move(compiled))};
 }
 
-Result<Artifact> ArtifactStore::get_anyway(const Build& build) {
+Result<Artifact> ArtifactStore::get_anyway(const Build& build, IfAbsent if_absent) {
   const Keyed own = keyed(build);
   const ArtifactKey key = key_anyway(own.key);
   JustCompiled compiled;
-  const Result<Found> found = find_or_make(build, key, [&]() -> Result<Made> {
+  const Result<Found> found = find_or_make(build, key, if_absent, [&]() -> Result<Made> {
     Result<Compiled> made = this->compile(build);
     if (!made) return made.error();
     Made entry{EntryKind::artifact, made->image.to_bytes(), metadata_of(build, made->image, made->times)};
@@ -233,12 +233,12 @@ Result<ArtifactStore::Compiled> ArtifactStore::compile(const Build& build) {
   return compiled;
 }
 
-Result<Found> ArtifactStore::find_or_make(const Build& build, const ArtifactKey& key,
+Result<Found> ArtifactStore::find_or_make(const Build& build, const ArtifactKey& key, IfAbsent if_absent,
                                           const std::function<Result<Made>()>& make) {
   if (!may_compile_) return find_without_compiler(build, key, "EPIFUSE_JIT is off");
   const Result<std::string> identity = toolchain_->identity();
   if (!identity) return find_without_compiler(build, key, identity.error().message);
-  if (sealed_) {
+  if (sealed_ || if_absent == IfAbsent::leave) {
     // No lock is waited for.
     std::optional<Found> found = cache_.find(key);
     return found ? Result<Found>(*std::move(found)) : not_compiled(build);

@@ -74,11 +74,13 @@ class ArtifactStore {
   ArtifactStore(std::shared_ptr<toolchain::Toolchain> toolchain, FileSystem& disk, cache::CacheOptions options,
                 bool may_compile);
 
+  // What becomes of an artifact that is not there. `leave`: an error, and no lock is waited for.
+  enum class IfAbsent { compile, leave };
   // Errors (environment): no toolchain and no entry; the toolchain cannot be used. A text that the toolchain refuses is
   // a bug of ours (InternalError).
-  Result<std::variant<Artifact, Refusal>> get(const Build& build);
+  Result<std::variant<Artifact, Refusal>> get(const Build& build, IfAbsent if_absent = IfAbsent::compile);
   // The image itself, whatever it spills.
-  Result<Artifact> get_anyway(const Build& build);
+  Result<Artifact> get_anyway(const Build& build, IfAbsent if_absent = IfAbsent::compile);
 
   // From here on nothing is compiled: an artifact that is not there is an error (environment) that says so.
   void seal() { sealed_ = true; }
@@ -104,7 +106,7 @@ class ArtifactStore {
   };
   Keyed keyed(const Build& build) const;
   Result<Compiled> compile(const Build& build);
-  Result<cache::Found> find_or_make(const Build& build, const ArtifactKey& key,
+  Result<cache::Found> find_or_make(const Build& build, const ArtifactKey& key, IfAbsent if_absent,
                                     const std::function<Result<cache::Made>()>& make);
   Result<cache::Found> find_without_compiler(const Build& build, const ArtifactKey& key, const std::string& why);
   static Artifact to_artifact(const Keyed& keyed, const ArtifactKey& key, const cache::Found& found,

@@ -118,7 +118,8 @@ struct Engine::State {
   }
 
   // `planning` milliseconds went by before `start`.
-  Result<CompiledKernelPtr> compile(PlannedKernel planned, Clock::time_point start, double planning);
+  Result<CompiledKernelPtr> compile(PlannedKernel planned, Clock::time_point start, double planning,
+                                    ArtifactStore::IfAbsent if_absent = ArtifactStore::IfAbsent::compile);
 
   // Nothing when no bundle has the request, or none that can be used; `planned` is then what it was. `tuned_first`: nor
   // when the tuning file names another plan, which can be compiled.
@@ -177,6 +178,12 @@ Result<CompiledKernelPtr> Engine::compile(PlannedKernel planned) {
   return state_->compile(std::move(planned), Clock::now(), 0);
 }
 
+CompiledKernelPtr Engine::find(PlannedKernel planned) {
+  const Result<CompiledKernelPtr> found =
+      state_->compile(std::move(planned), Clock::now(), 0, ArtifactStore::IfAbsent::leave);
+  return found ? *found : nullptr;
+}
+
 std::vector<Result<CompiledKernelPtr>> Engine::compile_all(std::vector<PlannedKernel> planned, int threads) {
   std::vector<Result<CompiledKernelPtr>> made(planned.size(), CompiledKernelPtr());
   interpreter::parallel_for(static_cast<int64_t>(planned.size()), threads, [&](int64_t task) {
@@ -186,7 +193,8 @@ std::vector<Result<CompiledKernelPtr>> Engine::compile_all(std::vector<PlannedKe
   return made;
 }
 
-Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::time_point start, double planning) {
+Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::time_point start, double planning,
+                                                 ArtifactStore::IfAbsent if_absent) {
   if (const Status here = made_here.check("this Engine"); !here) return here.error();
   if (CompiledKernelPtr found = from_bundle(planned, may_compile, start, planning)) return found;
   const std::vector<lowering::KernelPlan>& plans = planned.lowered.plans;
@@ -235,7 +243,7 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::t
   size_t best = 0;
   std::vector<Refusal> refusals;
   for (size_t i = 0; i < plans.size(); ++i) {
-    Result<std::variant<Artifact, Refusal>> got = store.get(build(i));
+    Result<std::variant<Artifact, Refusal>> got = store.get(build(i), if_absent);
     if (!got) return missed(got.error());
     if (auto* artifact = std::get_if<Artifact>(&*got)) return finish(i, std::move(*artifact));
     refusals.push_back(std::get<Refusal>(*got));
@@ -250,7 +258,7 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::t
                     plans.size()));
   }
 
-  Result<Artifact> artifact = store.get_anyway(build(best));
+  Result<Artifact> artifact = store.get_anyway(build(best), if_absent);
   if (!artifact) return missed(artifact.error());
   // It was compiled a moment ago, to be looked at, and is in memory since.
   if (refusals[best].compiled) {

@@ -99,6 +99,9 @@ class Engine {
   // The second half: from a plan on.
   Result<CompiledKernelPtr> compile(PlannedKernel planned);
 
+  // What compile() would give now, where nothing has to be compiled for it; null: something has. Nothing is recorded.
+  CompiledKernelPtr find(PlannedKernel planned);
+
   // Several at the same time, on up to so many threads (0: one for each core); results in the order of the plans.
   std::vector<Result<CompiledKernelPtr>> compile_all(std::vector<PlannedKernel> planned, int threads = 0);
 

@@ -73,28 +73,19 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
   return report;
 }
 
-// Of the plan that was taken, where a compile has shown which; else of the planner's first, and what may become of it.
+// Of the plan that a compile takes, and what may yet be taken instead.
 std::optional<std::string> emit_plan(Stage stage, const Program& program, const CommandLine& line,
                                      const CompilerOptions& options, Surroundings& world, Json& fields,
                                      Diagnostics& diagnostics) {
   jit::TunedPlans tuned(world.disk, world.settings.tuning, world.log);
-  std::optional<PlannedKernel> planned = tuned.plan(program, line.kernel, options, diagnostics);
-  if (!planned) return std::nullopt;
-  std::string may_be_left = tools::may_be_left(*planned);
-  size_t plan = 0;
-  if (!may_be_left.empty()) {
-    if (const jit::CompiledKernelPtr compiled = find_compiled(program, line.kernel, options, world)) {
-      planned = compiled->planned;
-      plan = compiled->plan;
-      may_be_left.clear();
-    }
-  }
-  fields["plan"] = lowering::schedule_name(planned->lowered.plans[plan].schedule);
-  fields["may_be_left"] = may_be_left.empty() ? Json() : Json(may_be_left);
-  if (!may_be_left.empty() && !line.json)
-    note(fmt::format("{} ({}) is not compiled yet: {}", planned->graph.name, fields["plan"].get<std::string>(),
-                     may_be_left));
-  return plan_stage(stage, *planned, plan);
+  const std::optional<TakenPlan> taken = taken_plan(tuned, program, line.kernel, options, world, diagnostics);
+  if (!taken) return std::nullopt;
+  fields["plan"] = lowering::schedule_name(taken->plan().schedule);
+  fields["may_be_left"] = taken->may_be_left.empty() ? Json() : Json(taken->may_be_left);
+  if (!taken->may_be_left.empty() && !line.json)
+    note(fmt::format("{} ({}) is not compiled yet: {}", taken->planned.graph.name, fields["plan"].get<std::string>(),
+                     taken->may_be_left));
+  return plan_stage(stage, taken->kernel(), taken->index());
 }
 
 Report emit_text(Stage stage, const Program& program, const CommandLine& line, const std::string& file,

@@ -31,11 +31,10 @@ Report explain(const CommandLine& line, Surroundings& world) {
   jit::TunedPlans tuned(world.disk, world.settings.tuning, world.log);
   for (const SizedKernel& kernel : **kernels) {
     CompilerOptions options = kernel.compiler_options(line);
-    std::optional<PlannedKernel> planned = tuned.plan(*program, kernel.name, options, diagnostics);
-    if (!planned) return failure(std::move(diagnostics));
-    Result<Explanation> explanation = explain_kernel(kernel, *std::move(planned), line);
+    std::optional<TakenPlan> taken = taken_plan(tuned, *program, kernel.name, options, world, diagnostics);
+    if (!taken) return failure(std::move(diagnostics));
+    Result<Explanation> explanation = explain_kernel(kernel, *std::move(taken));
     if (!explanation) return failure(explanation.error());
-    explanation->compiled = find_compiled(*program, kernel.name, options, world);
     options.all_plans = true;
     if (line.all_plans) explanation->listed = plan_kernel(*program, kernel.name, options, diagnostics)->lowered.plans;
     if (!report.text.empty()) report.text += '\n';

@@ -1,5 +1,6 @@
 #include "tools/compile_kernel.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -38,23 +39,36 @@ std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cac
   return std::make_unique<jit::Engine>(std::move(options), std::move(nvrtc), world.disk);
 }
 
-jit::CompiledKernelPtr find_compiled(const Program& program, const std::string& kernel, const CompilerOptions& options,
-                                     const Surroundings& world) {
-  Surroundings quiet{world.settings, "", world.disk, nullptr};
-  quiet.settings.jit = false;
-  quiet.settings.record.clear();
-  const std::unique_ptr<jit::Engine> engine = make_engine(quiet, true);
-  Diagnostics ignored;
-  const auto compiled = engine->compile(program, kernel, options, ignored);
-  if (!compiled || !*compiled) return nullptr;
-  const jit::CompiledKernelPtr& found = **compiled;
-  const lowering::KernelPlan& plan = found->planned.lowered.plans[found->plan];
-  return lowering::schedule_name(plan.schedule) == found->schedule() ? found : nullptr;
-}
+std::optional<TakenPlan> taken_plan(jit::TunedPlans& tuned, const Program& program, const std::string& kernel,
+                                    const CompilerOptions& options, const Surroundings& world,
+                                    Diagnostics& diagnostics) {
+  std::optional<PlannedKernel> planned = tuned.plan(program, kernel, options, diagnostics);
+  if (!planned) return std::nullopt;
+  const jit::CompiledKernelPtr found = make_engine({world.settings, "", world.disk, nullptr}, true)->find(*planned);
+  TakenPlan taken;
+  const size_t choices = planned->lowered.plans.size();
+  if (found && lowering::schedule_name(found->planned.lowered.plans[found->plan].schedule) == found->schedule())
+    taken.compiled = found;
+  else if (found)
+    taken.may_be_left = fmt::format(
+        "the bundle {} has the kernel with the plan '{}', which this Epifuse does not make, "
+        "and which is taken",
+        found->bundle, found->schedule());
+  else if (choices > 1 && planned->asked_schedule.empty())
+    taken.may_be_left = "if the plan spills registers or waits for each wgmma when it is compiled, another is taken";
 
-std::string may_be_left(const PlannedKernel& kernel) {
-  if (kernel.lowered.plans.size() == 1 || !kernel.asked_schedule.empty()) return "";
-  return "if the plan spills registers or waits for each wgmma when it is compiled, another is taken";
+  if (!planned->asked_schedule.empty())
+    taken.why = "asked for";
+  else if (taken.compiled && taken.compiled->from == jit::From::bundle)
+    taken.why = fmt::format("from the bundle {}", taken.compiled->bundle);
+  else if (planned->is_tuned(taken.index()))
+    taken.why = "from the tuning file";
+  else if (taken.compiled && !taken.compiled->refused.empty())
+    taken.why = "better ones were refused";
+  else
+    taken.why = choices == 1 ? "the only one" : fmt::format("the first of {} by the cost model", choices);
+  taken.planned = *std::move(planned);
+  return taken;
 }
 
 std::vector<std::string> unsaid_warnings(const jit::CompiledKernel& kernel, const Settings& settings) {

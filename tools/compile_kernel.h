@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/compiler.h"
+#include "jit/tuned_plans.h"
 #include "jit/unfused.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -17,13 +19,21 @@ CompilerOptions compiler_options(const CommandLine& line);
 // `use_cache` false: nothing is taken from the disk or left there.
 std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cache);
 
-// A kernel that the bundles or the cache have, with the plan that was taken; nothing is compiled or recorded for this,
-// and nothing said. Null: they have none, or one whose plan this compiler does not make.
-jit::CompiledKernelPtr find_compiled(const Program& program, const std::string& kernel, const CompilerOptions& options,
-                                     const Surroundings& world);
+// The plan that a compile would take now, as it is shown: of bundles, cache, tuning file and cost model, in the
+// engine's order. Nothing is compiled for this, and nothing recorded.
+struct TakenPlan {
+  PlannedKernel planned;
+  jit::CompiledKernelPtr compiled;  // null: it has not been compiled, or with a plan that this Epifuse does not make
+  std::string why;                  // what decided for it: "asked for", "from the bundle a.epb"
+  std::string may_be_left;          // what may be taken instead, and when; empty: nothing
 
-// What may still become of a plan that nobody compiled yet; empty: it is the only one, or was asked for.
-std::string may_be_left(const PlannedKernel& kernel);
+  const PlannedKernel& kernel() const { return compiled ? compiled->planned : planned; }
+  size_t index() const { return compiled ? compiled->plan : 0; }  // in the kernel's list
+  const lowering::KernelPlan& plan() const { return kernel().lowered.plans[index()]; }
+};
+std::optional<TakenPlan> taken_plan(jit::TunedPlans& tuned, const Program& program, const std::string& kernel,
+                                    const CompilerOptions& options, const Surroundings& world,
+                                    Diagnostics& diagnostics);
 
 // What is to be said of a compiled kernel and is not on stderr already.
 std::vector<std::string> unsaid_warnings(const jit::CompiledKernel& kernel, const Settings& settings);

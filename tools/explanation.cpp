@@ -7,7 +7,6 @@
 
 #include "base/json.h"
 #include "compiler/lowering/unfuse.h"
-#include "tools/compile_kernel.h"
 #include "tools/cost_text.h"
 
 namespace epifuse::tools {
@@ -85,28 +84,18 @@ std::string buffers_text(const Explanation& e) {
   return text;
 }
 
-const lowering::KernelPlan& taken_plan(const Explanation& e) {
-  return e.compiled ? e.compiled->planned.lowered.plans[e.compiled->plan] : e.plans.front();
-}
-
-std::string why(const Explanation& e) {
-  if (e.plan_was_asked_for) return "asked for";
-  if (e.first_is_tuned && (!e.compiled || e.compiled->plan == 0)) return "from the tuning file";
-  if (e.compiled && !e.compiled->refused.empty()) return "better ones were refused";
-  return e.plans.size() == 1 ? "the only one" : fmt::format("the first of {} by the cost model", e.plans.size());
-}
-
 // Plans with one reason in one line.
 std::string impossible_text(const Explanation& e) {
   std::string text;
-  for (size_t first = 0; first < e.impossible.size(); ++first) {
-    const std::string& why = e.impossible[first].why;
+  const std::vector<lowering::ImpossiblePlan>& all = e.taken.planned.lowered.impossible;
+  for (size_t first = 0; first < all.size(); ++first) {
+    const std::string& why = all[first].why;
     std::string names;
     bool is_said = false;
-    for (size_t i = 0; i < e.impossible.size(); ++i) {
-      if (e.impossible[i].why != why) continue;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i].why != why) continue;
       is_said = is_said || i < first;
-      names += (names.empty() ? "" : ", ") + e.impossible[i].schedule;
+      names += (names.empty() ? "" : ", ") + all[i].schedule;
     }
     if (!is_said) text += fmt::format("                   not {}: {}\n", names, why);
   }
@@ -114,8 +103,8 @@ std::string impossible_text(const Explanation& e) {
 }
 
 std::string plan_text(const Explanation& e) {
-  const lowering::KernelPlan& plan = taken_plan(e);
-  std::string text = fmt::format("  plan             {}: {}\n", lowering::schedule_name(plan.schedule), why(e));
+  const lowering::KernelPlan& plan = e.taken.plan();
+  std::string text = fmt::format("  plan             {}: {}\n", lowering::schedule_name(plan.schedule), e.taken.why);
   if (plan.schedule.family == lowering::Family::pointwise)
     return text + fmt::format("                   {} launch{}\n", plan.pointwise.size(),
                               plan.pointwise.size() == 1 ? "" : "es");
@@ -140,30 +129,31 @@ std::string plan_text(const Explanation& e) {
 }
 
 std::string compiled_text(const Explanation& e) {
-  if (!e.compiled)
-    return fmt::format("  compiled         not yet{}{}\n", e.may_be_left.empty() ? "" : ": ", e.may_be_left);
-  const KernelImage& image = e.compiled->image;
+  if (!e.taken.compiled)
+    return fmt::format("  compiled         not yet{}{}\n", e.taken.may_be_left.empty() ? "" : ": ",
+                       e.taken.may_be_left);
+  const KernelImage& image = e.taken.compiled->image;
   std::string text = fmt::format("  compiled         {} registers at entry, {} bytes of spills{}\n", image.registers,
                                  image.spill_bytes, image.wgmma_serialized ? ", wgmma serialised" : "");
-  for (const jit::RefusedPlan& refused : e.compiled->refused)
+  for (const jit::RefusedPlan& refused : e.taken.compiled->refused)
     text += fmt::format("  refused          {}: it {}\n", refused.schedule, refused.reason);
   for (const std::string& warning : image.warnings) text += fmt::format("  warning          {}\n", warning);
   return text;
 }
 
 Json plan_json(const Explanation& e) {
-  const lowering::KernelPlan& plan = taken_plan(e);
+  const lowering::KernelPlan& plan = e.taken.plan();
   Json shared = Json::array(), others = Json::array();
   for (const lowering::SharedBuffer& buffer : plan.shared)
     shared.push_back({{"name", buffer.name}, {"bytes", buffer.bytes}});
   for (const lowering::KernelPlan& other : e.listed)
     others.push_back({{"plan", lowering::schedule_name(other.schedule)}, {"cost", other.cost}});
   Json impossible = Json::array();
-  for (const lowering::ImpossiblePlan& one : e.impossible)
+  for (const lowering::ImpossiblePlan& one : e.taken.planned.lowered.impossible)
     impossible.push_back({{"plan", one.schedule}, {"why", one.why}});
   Json json = {{"plan", lowering::schedule_name(plan.schedule)},
-               {"why", why(e)},
-               {"may_be_left", e.compiled || e.may_be_left.empty() ? Json() : Json(e.may_be_left)},
+               {"why", e.taken.why},
+               {"may_be_left", e.taken.compiled || e.taken.may_be_left.empty() ? Json() : Json(e.taken.may_be_left)},
                {"shared_bytes", plan.shared_bytes},
                {"shared_bytes_limit", plan.target.shared_bytes_per_block},
                {"shared", std::move(shared)}};
@@ -191,7 +181,8 @@ Json buffers_json(const Explanation& e) {
 
 }  // namespace
 
-Result<Explanation> explain_kernel(const SizedKernel& kernel, PlannedKernel planned, const CommandLine& line) {
+Result<Explanation> explain_kernel(const SizedKernel& kernel, TakenPlan taken) {
+  const PlannedKernel& planned = taken.planned;
   const TargetFigures& figures = figures_of(planned.lowered.plans.front().target);
   Explanation made;
   made.kernel = kernel.name;
@@ -208,12 +199,8 @@ Result<Explanation> explain_kernel(const SizedKernel& kernel, PlannedKernel plan
   const Result<Explanation::Unfused> unfused = unfused_cost(planned.lowered.graph, kernel.sizes, figures);
   if (!unfused) return unfused.error();
   made.unfused = *unfused;
-  made.may_be_left = tools::may_be_left(planned);
-  made.plan_was_asked_for = !line.schedule.empty();
-  made.first_is_tuned = planned.is_tuned(0);
-  made.plans = std::move(planned.lowered.plans);
-  made.listed = made.plans;
-  made.impossible = std::move(planned.lowered.impossible);
+  made.listed = planned.lowered.plans;
+  made.taken = std::move(taken);
   return made;
 }
 
@@ -238,8 +225,8 @@ std::string explanation_json(const Explanation& e) {
                    {"full_clock", *read_json(floor_json(e.full, e.full_clock_mhz))}};
   json["unfused"] = {{"kernels", e.unfused.kernels}, {"bytes", e.unfused.bytes}, {"hot_ms", e.unfused.hot_ms}};
   json["plan"] = plan_json(e);
-  if (e.compiled) {
-    json["compiled"] = *read_json(kernel_json(*e.compiled));
+  if (e.taken.compiled) {
+    json["compiled"] = *read_json(kernel_json(*e.taken.compiled));
   } else {
     json["compiled"] = nullptr;
   }

@@ -8,7 +8,7 @@
 
 #include "compiler/compiler.h"
 #include "compiler/ir/work.h"
-#include "jit/engine.h"
+#include "tools/compile_kernel.h"
 #include "tools/sized_kernels.h"
 
 namespace epifuse::tools {
@@ -28,17 +28,12 @@ struct Explanation {
     double hot_ms = 0;  // the floors of all, one behind the other
   } unfused;
 
-  std::vector<lowering::KernelPlan> plans;   // in the order in which they are tried
-  std::vector<lowering::KernelPlan> listed;  // the same, or all that a tuner chooses from
-  std::vector<lowering::ImpossiblePlan> impossible;
-  bool plan_was_asked_for = false;  // by --schedule
-  bool first_is_tuned = false;      // the first one is from the tuning file
-  std::string may_be_left;          // as tools/compile_kernel.h says it
-  jit::CompiledKernelPtr compiled;  // null: the cache has none
+  TakenPlan taken;
+  std::vector<lowering::KernelPlan> listed;  // the plans in the order in which they are tried, or all for a tuner
 };
 
-// `planned` is of the same kernel.
-Result<Explanation> explain_kernel(const SizedKernel& kernel, PlannedKernel planned, const CommandLine& line);
+// `taken` is of the same kernel.
+Result<Explanation> explain_kernel(const SizedKernel& kernel, TakenPlan taken);
 
 std::string explanation_text(const Explanation& explanation);
 std::string explanation_json(const Explanation& explanation);  // a JSON object

@@ -209,6 +209,26 @@ class PrebuildTest(support.CliTest):
         self.assertIn("the tuning file names", self.run_epifuse(*dense, EPIFUSE_TUNING=tuning)[0])
         self.assertEqual(self.json(*dense, EPIFUSE_TUNING=tuning, **self.sealed)["bundle"], bundle)
 
+    def test_the_plan_that_is_shown_is_the_one_that_a_compile_takes(self):
+        bundle = self.bundle()
+        of_kernel = [self.two, "--kernel", "dense", "--dims", "K=64,N=32"]
+        plan = self.json("bundle", "list", bundle)["kernels"][0]["plan"]
+        other = next(name for name in ("pingpong 128x64", "pingpong 128x128") if name != plan)
+        tuning = self.tuning(other, bundle)
+        first = self.json("explain", *of_kernel)["kernels"][0]["plan"]
+        # Only looking compiles nothing; whether the kernel has been compiled does not change the answer.
+        for _ in range(2):
+            for settings, taken, why in (({"EPIFUSE_TUNING": tuning}, other, "from the tuning file"),
+                                         ({}, plan, "from the bundle " + bundle),
+                                         ({"EPIFUSE_TUNING": tuning, **self.sealed}, plan, "from the bundle " + bundle)):
+                settings = {"EPIFUSE_BUNDLES": bundle, **settings}
+                with self.subTest(settings=settings):
+                    shown = self.json("explain", *of_kernel, **settings)["kernels"][0]["plan"]
+                    self.assertEqual((shown["plan"], shown["why"]), (taken, why))
+                    self.assertEqual(self.json("compile", *of_kernel, "--emit=plan", **settings)["plan"], taken)
+            self.assertEqual(self.json("compile", *of_kernel, EPIFUSE_BUNDLES=bundle, EPIFUSE_TUNING=tuning)["plan"], other)
+        self.assertEqual(self.json("explain", *of_kernel)["kernels"][0]["plan"]["why"], first["why"])
+
     def test_check_compiles_nothing_and_tells_missing_extra_and_stale(self):
         self.bundle()
         document = self.json("prebuild", self.two, *DIMS, "-o", "b.epb", "--check", **self.sealed)

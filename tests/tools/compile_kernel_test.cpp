@@ -40,8 +40,15 @@ TEST_CASE("the plan that a compile has taken is found, and nothing is compiled, 
   world.settings.record = "/record";
   const std::optional<PlannedKernel> planned = plan_kernel(program, "", {}, diagnostics);
   REQUIRE(planned);
-  CHECK(find_compiled(program, "", {}, world) == nullptr);
-  CHECK(may_be_left(*planned).ends_with("another is taken"));
+  jit::TunedPlans tuned(disk, "", nullptr);
+  const auto taken = [&](const CompilerOptions& options = {}) {
+    std::optional<TakenPlan> plan = taken_plan(tuned, program, "", options, world, diagnostics);
+    REQUIRE(plan);
+    return *std::move(plan);
+  };
+  CHECK(!taken().compiled);
+  CHECK(taken().index() == 0);
+  CHECK(taken().may_be_left.ends_with("another is taken"));
 
   TestEngine engine(disk);
   engine.toolchain->say = [](int n, const auto&, toolchain::CompileOutcome& outcome) -> Status {
@@ -49,17 +56,20 @@ TEST_CASE("the plan that a compile has taken is found, and nothing is compiled, 
     return {};
   };
   CHECK(engine.compile()->plan == 1);
-  const jit::CompiledKernelPtr found = find_compiled(program, "", {}, world);
-  REQUIRE(found);
-  CHECK(found->plan == 1);
-  CHECK(found->from == jit::From::disk);
-  CHECK(plan_stage(Stage::plan, found->planned, found->plan) == plan_stage(Stage::plan, *planned, 1));
+  const TakenPlan found = taken();
+  REQUIRE(found.compiled);
+  CHECK(found.index() == 1);
+  CHECK(found.why == "better ones were refused");
+  CHECK(found.may_be_left.empty());
+  CHECK(found.compiled->from == jit::From::disk);
+  CHECK(plan_stage(Stage::plan, found.kernel(), found.index()) == plan_stage(Stage::plan, *planned, 1));
   CHECK(said.empty());
   CHECK(!disk.status("/record").exists);
 
   CompilerOptions asked;
-  asked.schedule = found->schedule();
-  CHECK(may_be_left(*plan_kernel(program, "", asked, diagnostics)).empty());
+  asked.schedule = found.compiled->schedule();
+  CHECK(taken(asked).may_be_left.empty());
+  CHECK(taken(asked).why == "asked for");
 }
 
 }  // namespace
