@@ -34,7 +34,7 @@ Result<std::optional<std::vector<SizedFile>>> read_files(const CommandLine& line
                                                          Diagnostics& diagnostics) {
   std::vector<SizedFile> files;
   for (const std::string& path : line.specs) {
-    Result<Program> program = read_spec(path, world.disk, diagnostics);
+    Result<Program> program = read_spec(path, world.disk, diagnostics, line.output);
     if (!program) return program.error();
     if (diagnostics.has_errors()) return {std::nullopt};
     auto kernels = sized_kernels(*program, line, world, diagnostics);
@@ -103,8 +103,6 @@ Report bench(const CommandLine& line, Surroundings& world) {
   if (!line.output.empty()) {
     const Result<std::string> file = output_file(world.disk, line.output);
     if (!file) return failure(file.error());
-    for (const std::string& spec : line.specs)
-      if (Status other = check_not_replaced(*file, spec); !other) return failure(other.error());
     output = *file;
   }
   Diagnostics diagnostics;

@@ -192,8 +192,6 @@ Report bundle_extract(const CommandLine& line, Surroundings& world) {
 Report bundle_merge(const CommandLine& line, Surroundings& world) {
   const Result<std::string> file = output_file(world.disk, line.output);
   if (!file) return failure(file.error());
-  for (const std::string& bundle : line.specs)
-    if (Status other = check_not_replaced(*file, bundle, "a bundle"); !other) return failure(other.error());
   struct Taken {
     Kernel kernel;
     std::string from;

@@ -228,14 +228,12 @@ Report compile(const CommandLine& line, Surroundings& world) {
     const Result<std::string> checked = output_file(world.disk, line.output);
     if (!checked) return failure(checked.error());
     file = *checked;
-    if (Status other = check_not_replaced(file, line.specs.front()); !other) return failure(other.error());
   }
   Diagnostics diagnostics;
   const auto start = std::chrono::steady_clock::now();
-  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
+  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics, line.output);
   const std::chrono::duration<double, std::milli> parsing = std::chrono::steady_clock::now() - start;
   if (!program) return failure(program.error());
-  if (Status other = check_not_replaced(file, *program); !other) return failure(other.error());
   if (diagnostics.has_errors()) return failure(std::move(diagnostics));
   const std::optional<Stage> stage = line.emit ? text_stage(*line.emit) : std::nullopt;
   if (stage) return emit_text(*stage, *program, line, file, world);

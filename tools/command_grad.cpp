@@ -35,12 +35,10 @@ Report gradients(const CommandLine& line, Surroundings& world) {
     const Result<std::string> checked = output_file(world.disk, line.output);
     if (!checked) return failure(checked.error());
     file = *checked;
-    if (Status other = check_not_replaced(file, path); !other) return failure(other.error());
   }
   Diagnostics diagnostics;
-  const Result<Program> program = read_spec(path, world.disk, diagnostics);
+  const Result<Program> program = read_spec(path, world.disk, diagnostics, line.output);
   if (!program) return failure(program.error());
-  if (Status other = check_not_replaced(file, *program); !other) return failure(other.error());
   const std::optional<std::string> text =
       chain::derive_backward(*program, line.chain, diagnostics, file.empty() ? "" : folder_of_spec(path, file));
   if (!text) return failure(std::move(diagnostics));

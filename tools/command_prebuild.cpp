@@ -19,6 +19,7 @@
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/count_text.h"
+#include "tools/files_read.h"
 #include "tools/output_file.h"
 #include "tools/prebuild_list.h"
 #include "tools/worker_pool.h"
@@ -283,25 +284,7 @@ Status check_plans(const std::string& path, Surroundings& world) {
   return plans ? Status() : user_error(plans.error().message);
 }
 
-// An error when the bundle would replace what it is built from. `file` is empty where nothing is written.
-class Inputs {
- public:
-  explicit Inputs(std::string file) : file_(std::move(file)) {}
-
-  Status check(const std::string& input, std::string_view what) const {
-    return file_.empty() || input.empty() ? Status() : check_not_replaced(file_, input, what);
-  }
-  Status check_plans(const std::string& path, Surroundings& world) const {
-    if (Status other = check(path, "the tuning file"); !other) return other;
-    return tools::check_plans(path, world);
-  }
-
- private:
-  std::string file_;
-};
-
-Result<PrebuildList> list_record(const CommandLine& line, const Inputs& inputs, Surroundings& world) {
-  if (Status other = inputs.check(line.from_record, "the record"); !other) return other.error();
+Result<PrebuildList> list_record(const CommandLine& line, Surroundings& world) {
   const Result<std::string> text = world.disk.read(line.from_record);
   if (!text) return user_error(text.error().message);
   const auto record = jit::parse_record(*text);
@@ -309,15 +292,14 @@ Result<PrebuildList> list_record(const CommandLine& line, const Inputs& inputs, 
   for (const int torn : record->torn)
     note(fmt::format("warning: {}: line {} was cut short, and a request may be missing", line.from_record, torn));
   const std::string& plans = line.plans.empty() ? world.settings.tuning : line.plans;
-  if (Status readable = inputs.check_plans(plans, world); !readable) return readable.error();
+  if (Status readable = check_plans(plans, world); !readable) return readable.error();
   return list_kernels(record->requests, plans, world);
 }
 
-Result<PrebuildList> list_of(const CommandLine& line, const Inputs& inputs, Surroundings& world) {
-  if (!line.from_record.empty()) return list_record(line, inputs, world);
+Result<PrebuildList> list_of(const CommandLine& line, Surroundings& world) {
+  if (!line.from_record.empty()) return list_record(line, world);
   Manifest manifest = manifest_of(line);
   if (!line.manifest.empty()) {
-    if (Status other = inputs.check(line.manifest, "the manifest"); !other) return other.error();
     const Result<std::string> text = world.disk.read(line.manifest);
     if (!text) return user_error(text.error().message);
     Result<Manifest> parsed =
@@ -327,11 +309,13 @@ Result<PrebuildList> list_of(const CommandLine& line, const Inputs& inputs, Surr
   }
   if (!line.plans.empty()) manifest.plans = line.plans;
   if (manifest.plans.empty()) manifest.plans = world.settings.tuning;
-  if (Status readable = inputs.check_plans(manifest.plans, world); !readable) return readable.error();
+  if (Status readable = check_plans(manifest.plans, world); !readable) return readable.error();
   PrebuildList list = list_kernels(manifest, world);
-  for (const ManifestSpec& spec : manifest.specs) list.files.insert(spec.spec);
-  for (const std::string& spec : list.files)
-    if (Status other = inputs.check(spec, "a spec"); !other) return other.error();
+  std::vector<FileRead> files = {{manifest.plans, "the tuning file"}};
+  for (const ManifestSpec& spec : manifest.specs) files.push_back({spec.spec, "a spec"});
+  for (const std::string& file : list.files) files.push_back({file, "a file of a spec"});
+  if (writes_output(line))
+    if (Status other = check_not_replaced(line.output, files); !other) return other.error();
   return list;
 }
 
@@ -358,12 +342,12 @@ Report prebuild(const CommandLine& line, Surroundings& given) {
   world.settings.record.clear();
   const auto start = std::chrono::steady_clock::now();
   std::string file;
-  if (!line.dry_run && !line.check_only) {
+  if (writes_output(line)) {
     const Result<std::string> checked = output_file(world.disk, line.output);
     if (!checked) return failure(checked.error());
     file = *checked;
   }
-  Result<PrebuildList> list = list_of(line, Inputs(file), world);
+  Result<PrebuildList> list = list_of(line, world);
   if (!list) return failure(list.error());
   if (line.dry_run) return dry_run(*list);
   if (line.check_only) return check(*list, line, world);

@@ -17,6 +17,7 @@
 #include "jit/run.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
+#include "tools/files_read.h"
 #include "tools/find_gpu.h"
 #include "tools/kernel_inputs.h"
 #include "tools/output_file.h"
@@ -56,21 +57,17 @@ class Destination {
 
   // Whether every output of the kernel can get its file, as far as that shows before the directory is made, and none
   // that is read.
-  Status check(FileSystem& disk, const ir::Graph& graph, const CommandLine& line) const {
-    // What an output is added to may become that output.
-    const auto is_input = [&](const std::string& file, const std::string& output) -> Status {
-      for (const auto& [name, input] : line.input_files)
-        if (Status other = check_not_replaced(file, input, "an input"); name != output && !other) return other;
-      return check_not_replaced(file, line.inputs, "the file of inputs");
-    };
+  Status check(FileSystem& disk, const ir::Graph& graph, const std::vector<FileRead>& files) const {
     std::error_code failed;
-    if (archive_) return is_input(path_, "");
-    if (nowhere() || !std::filesystem::is_directory(path_, failed)) return {};
+    if (archive_ || nowhere() || !std::filesystem::is_directory(path_, failed)) return {};
     for (const ir::Buffer& buffer : ir::buffers(graph)) {
       if (buffer.role != TensorRole::output) continue;
       const Result<std::string> file = output_file(disk, file_of(buffer.name));
       if (!file) return file.error();
-      if (Status other = is_input(*file, buffer.name); !other) return other;
+      // What an output is added to may become that output.
+      std::vector<FileRead> others = files;
+      std::erase_if(others, [&](const FileRead& read) { return read.buffer == buffer.name; });
+      if (Status other = check_not_replaced(file_of(buffer.name), others); !other) return other;
     }
     return {};
   }
@@ -243,12 +240,12 @@ Report run(const CommandLine& line, Surroundings& world) {
   const Result<Destination> destination = Destination::choose(world.disk, line.output);
   if (!destination) return failure(destination.error());
   Diagnostics diagnostics;
-  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
+  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics, line.output);
   if (!program) return failure(program.error());
   const Result<std::optional<KernelInputs>> inputs = gather_inputs(*program, line, world, diagnostics);
   if (!inputs) return failure(inputs.error());
   if (!*inputs) return failure(std::move(diagnostics));
-  if (Status writable = destination->check(world.disk, (*inputs)->graph, line); !writable)
+  if (Status writable = destination->check(world.disk, (*inputs)->graph, files_read(line, world.settings)); !writable)
     return failure(writable.error());
   const Result<std::optional<Gpu>> gpu = choose_device(line.device);
   if (!gpu) return failure(gpu.error());

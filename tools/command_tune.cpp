@@ -277,13 +277,12 @@ Report tune(const CommandLine& line, Surroundings& world) {
     const Result<std::string> checked = output_file(world.disk, line.output);
     if (!checked) return failure(checked.error());
     file = *checked;
-    if (Status other = check_not_replaced(file, line.specs.front()); !other) return failure(other.error());
-    if (Status readable = check_readable(world.disk, file); !readable) return failure(readable.error());
   }
   Diagnostics diagnostics;
-  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics);
+  const Result<Program> program = read_spec(line.specs.front(), world.disk, diagnostics, line.output);
   if (!program) return failure(program.error());
-  if (Status other = check_not_replaced(file, *program); !other) return failure(other.error());
+  if (!file.empty())
+    if (Status readable = check_readable(world.disk, file); !readable) return failure(readable.error());
   if (diagnostics.has_errors()) return failure(std::move(diagnostics));
   auto kernels = sized_kernels(*program, line, world, diagnostics);
   if (!kernels) return failure(kernels.error());

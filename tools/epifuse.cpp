@@ -14,7 +14,7 @@
 #include "cache/bundle_reader.h"
 #include "jit/request_record.h"
 #include "tools/commands.h"
-#include "tools/output_file.h"
+#include "tools/files_read.h"
 
 namespace epifuse::tools {
 namespace {
@@ -88,18 +88,6 @@ class Heard {
   std::vector<std::string> warnings_;
 };
 
-// What the surroundings have a command read is not written over by it, nor does a record go into anything else. tune
-// adds to a tuning file; prebuild and bundle look into no bundle that they are not told to.
-Status check_outputs(const CommandLine& line, const Settings& settings) {
-  if (line.output.empty()) return {};
-  if (line.command != "prebuild" && !line.command.starts_with("bundle"))
-    for (const std::string& bundle : settings.bundles)
-      if (Status other = check_not_replaced(line.output, bundle, "a bundle"); !other) return other;
-  if (line.command != "tune" && !settings.tuning.empty())
-    if (Status other = check_not_replaced(line.output, settings.tuning, "the tuning file"); !other) return other;
-  return settings.record.empty() ? Status() : check_not_replaced(line.output, settings.record, "the record");
-}
-
 Report run_command(const CommandLine& line, Surroundings world) {
   if (!world.settings_problem.empty() && line.command != "doctor")
     return failure(ExitCode::user, world.settings_problem);
@@ -111,7 +99,9 @@ Report run_command(const CommandLine& line, Surroundings world) {
     world.settings.record = line.record;
     if (Status record = jit::check_goes_on(world.disk, line.record); !record) return failure(record.error());
   }
-  if (Status outputs = check_outputs(line, world.settings); !outputs) return failure(outputs.error());
+  if (writes_output(line))
+    if (Status other = check_not_replaced(line.output, files_read(line, world.settings)); !other)
+      return failure(other.error());
   for (const Command& command : commands)
     if (command.name == line.command) return command.run(line, world);
   EPIFUSE_ENSURE(false, fmt::format("no command '{}'", line.command));

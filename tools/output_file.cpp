@@ -86,13 +86,6 @@ Result<std::string> output_file(FileSystem& disk, const std::string& path) {
   return real;
 }
 
-Status check_not_replaced(const std::string& file, const std::string& input, std::string_view what) {
-  std::error_code failed;  // one of them is missing: they are not the same
-  if (fs::equivalent(file, input, failed) && !failed)
-    return user_error(fmt::format("cannot write '{}': it is {} that is read", file, what));
-  return {};
-}
-
 Status check_output_directory(const std::string& path) {
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);

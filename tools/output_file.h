@@ -14,10 +14,6 @@ namespace epifuse::tools {
 // folder does not exist, or no file can be made there. The link's target need not exist.
 Result<std::string> output_file(FileSystem& disk, const std::string& path);
 
-// An error (user) when `file`, which is from output_file, is the input itself, by whatever name. `what` it is, for the
-// message: "the spec", "the manifest".
-Status check_not_replaced(const std::string& file, const std::string& input, std::string_view what = "the spec");
-
 // An error (user) when something else is in the directory's place, or no file can be made in it.
 Status check_output_directory(const std::string& path);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "tools/output_file.h"
+#include "tools/files_read.h"
 
 namespace epifuse::tools {
 namespace {
@@ -39,16 +39,13 @@ class SpecFiles : public SpecSource {
 
 }  // namespace
 
-Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics& diagnostics) {
+Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics& diagnostics,
+                          const std::string& output) {
   SpecFiles files(disk);
-  return load_program(path, files, diagnostics);
-}
-
-Status check_not_replaced(const std::string& file, const Program& program) {
-  if (file.empty()) return {};
-  for (const Program::Unit& unit : program.units)
-    if (Status other = check_not_replaced(file, unit.tree.source->name, "a file of the spec"); !other) return other;
-  return {};
+  Result<Program> program = load_program(path, files, diagnostics);
+  if (program)
+    if (Status other = check_not_replaced(output, files_read(*program)); !other) return other.error();
+  return program;
 }
 
 Result<std::string> read_spec_text(const std::string& path, FileSystem& disk) {

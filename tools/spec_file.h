@@ -10,13 +10,10 @@
 
 namespace epifuse::tools {
 
-// The program of a spec file. Errors (user): no such file, a directory, not a text, larger than any spec. Mistakes in
-// the text are in `diagnostics`.
-Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics& diagnostics);
-
-// An error (user) when `file`, which is from output_file, is a file that the program was read from, by whatever name.
-// An empty `file` is nowhere.
-Status check_not_replaced(const std::string& file, const Program& program);
+// The program of a spec file. Errors (user): no such file, a directory, not a text, larger than any spec; `output`,
+// which is to be written (empty: nothing is), is one of the program's files. Mistakes in the text are in `diagnostics`.
+Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics& diagnostics,
+                          const std::string& output = "");
 
 // The text of that file alone, whatever it uses; the same errors.
 Result<std::string> read_spec_text(const std::string& path, FileSystem& disk);

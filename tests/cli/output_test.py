@@ -78,8 +78,15 @@ class OutputTest(support.CliTest):
     def test_a_file_that_the_spec_uses_is_not_replaced(self):
         self.write("lib.epi", "fn twice(v) = v * 2\n")
         spec = self.write("main.epi", 'use "lib.epi"\n' + support.SMALL)
-        for command in (["compile", spec, "--emit=ir"], ["grad", spec, "--chain", "small"]):
-            self.refuses(1, *command, "-o", "lib.epi", says="it is a file of the spec that is read")
+        os.symlink("lib.epi", self.path("out.npz"))
+        for command in (["compile", spec, "--emit=ir"], ["grad", spec, "--chain", "small"], ["bench", spec], ["tune", spec],
+                        ["run", spec, "--device", "cpu"]):
+            for name in ("out.npz",) if command[0] == "run" else ("lib.epi", "out.npz"):
+                self.refuses(1, *command, "-o", name, says=f"cannot write '{name}': it is a file of the spec that is read")
+        # The one list holds for every command.
+        os.symlink("main.epi", self.path("spec.npz"))
+        for command in (["bench", spec], ["tune", spec], ["run", spec, "--device", "cpu"], ["prebuild", spec]):
+            self.refuses(1, *command, "-o", "spec.npz", says="cannot write 'spec.npz': it is the spec that is read")
 
     def test_an_old_file_stays_when_the_command_fails(self):
         self.write("k.cu", "old")

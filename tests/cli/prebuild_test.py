@@ -292,7 +292,8 @@ class PrebuildTest(support.CliTest):
         self.write("lib.epi", "fn twice(v) = v * 2\n")
         uses = self.write("uses.epi", 'use "lib.epi"\n' + SPEC)
         before = {name: self.read(name) for name in self.files()}
-        for arguments, output, what in (([self.two], "two.epi", "a spec"), ([uses], "lib.epi", "a spec"),
+        for arguments, output, what in (([self.two], "two.epi", "the spec"), ([uses], "lib.epi", "a file of a spec"),
+                                        ([self.two, uses], "two.epi", "a spec"),
                                         (["--manifest", manifest], "kernels.json", "the manifest"),
                                         (["--manifest", manifest], "two.epi", "a spec"),
                                         (["--manifest", manifest], "plans.json", "the tuning file"),

@@ -103,7 +103,7 @@ class RunTest(support.CliTest):
         os.rename(self.path("out", "b.npy"), self.path("out", "y.npy"))
         before = self.files()
         run = ("run", self.small(), "--device", "cpu")
-        self.refuses(1, *run, "b=out/y.npy", "-o", "out", says="it is an input that is read")
+        self.refuses(1, *run, "b=out/y.npy", "-o", "out", says="cannot write 'out/y.npy': it is an input that is read")
         self.refuses(1, *run, "--inputs", "in.npz", "-o", "in.npz", says="it is the file of inputs that is read")
         self.assertEqual(self.files(), before + ["small.epi"])
 
