@@ -14,4 +14,8 @@ Digest digest(std::string_view bytes) {
   return {hash.high64, hash.low64};
 }
 
+bool is_digest_text(std::string_view text) {
+  return text.size() == digest_digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 }  // namespace epifuse

@@ -18,4 +18,8 @@ struct Digest {
 
 Digest digest(std::string_view bytes);
 
+// Whether a text is what hex() writes of some digest.
+inline constexpr size_t digest_digits = 32;
+bool is_digest_text(std::string_view text);
+
 }  // namespace epifuse

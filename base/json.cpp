@@ -92,6 +92,10 @@ Result<Json> read_json(std::string_view text) {
   }
 }
 
+std::string wrong_member(const nlohmann::ordered_json& object, const std::string& name, std::string_view wanted) {
+  return object.contains(name) ? fmt::format("'{}' is no {}", name, wanted) : fmt::format("'{}' is missing", name);
+}
+
 std::optional<int64_t> json_integer(const Json& value) {
   if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})
     return std::nullopt;

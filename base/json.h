@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -18,6 +19,10 @@ inline constexpr int most_json_levels = 100;
 // that it nests too deeply, has a key twice, or has the character 0 in a text: as a path it would name another file
 // than it shows.
 Result<nlohmann::ordered_json> read_json(std::string_view text);
+
+// What is said of a member that does not serve: "'dims' is missing"; if it is there, "'dims' is no " and what is
+// wanted.
+std::string wrong_member(const nlohmann::ordered_json& object, const std::string& name, std::string_view wanted);
 
 // The whole number that a value is; nothing for another type, and for a number that is out of range.
 std::optional<int64_t> json_integer(const nlohmann::ordered_json& value);

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "base/digest.h"
+
 namespace epifuse::cache {
 namespace {
 
@@ -27,19 +29,15 @@ std::string without_trailing_slashes(std::string path) {
   }
 }
 
-constexpr size_t digest_length = 32, entry_name_length = 2 * digest_length + 1;
-
-bool is_digest(std::string_view text) {
-  return text.size() == digest_length && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-}
+constexpr size_t entry_name_length = 2 * digest_digits + 1;
 
 bool is_entry_name(std::string_view name) {
-  return name.size() == entry_name_length && is_digest(name.substr(0, digest_length)) && name[digest_length] == '.' &&
-         is_digest(name.substr(digest_length + 1));
+  return name.size() == entry_name_length && is_digest_text(name.substr(0, digest_digits)) &&
+         name[digest_digits] == '.' && is_digest_text(name.substr(digest_digits + 1));
 }
 
 bool is_note_name(std::string_view name) {
-  return name.starts_with(toolchain_note_prefix) && is_digest(name.substr(toolchain_note_prefix.size()));
+  return name.starts_with(toolchain_note_prefix) && is_digest_text(name.substr(toolchain_note_prefix.size()));
 }
 
 CacheDirectory::Miss miss_of(EntryState state) {
@@ -58,7 +56,7 @@ FileKind file_kind(std::string_view name) {
   if (is_entry_name(name)) return FileKind::entry;
   if (is_note_name(name)) return FileKind::note;
   if (is_temporary_name(name)) {
-    constexpr size_t note_length = toolchain_note_prefix.size() + digest_length;
+    constexpr size_t note_length = toolchain_note_prefix.size() + digest_digits;
     const bool ours = is_entry_name(name.substr(0, entry_name_length)) || is_note_name(name.substr(0, note_length));
     return ours ? FileKind::temporary : FileKind::foreign;
   }

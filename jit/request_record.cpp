@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 // the next one written behind it.
 constexpr std::string_view beginning = R"({"record":)";
 
-// What a line must have, each under its key, by kind.
+// What a line must have, each under its key, by kind; and the kinds in words.
 bool read(const Json& json, const char* key, std::string& into) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_string()) return false;
@@ -58,6 +58,11 @@ bool read(const Json& json, const char* key, bool& into) {
   into = found->get<bool>();
   return true;
 }
+std::string_view wanted(const std::string&) { return "text"; }
+std::string_view wanted(const std::set<std::string>&) { return "list of texts"; }
+std::string_view wanted(const std::map<std::string, std::string>&) { return "object of texts"; }
+std::string_view wanted(const std::map<std::string, int64_t>&) { return "object of whole numbers"; }
+std::string_view wanted(bool) { return "truth value"; }
 
 }  // namespace
 
@@ -79,9 +84,9 @@ Result<RecordedRequest> RecordedRequest::parse(std::string_view line) {
     return user_error(
         fmt::format("the record has version {}, and this Epifuse reads {}", stored->dump(), record_version));
   RecordedRequest request;
-  const char* missing = nullptr;
+  std::string wrong;
   const auto need = [&](const char* key, auto& into) {
-    if (!missing && !read(json, key, into)) missing = key;
+    if (wrong.empty() && !read(json, key, into)) wrong = wrong_member(json, key, wanted(into));
   };
   need("spec", request.spec);
   need("kernel", request.kernel);
@@ -92,7 +97,7 @@ Result<RecordedRequest> RecordedRequest::parse(std::string_view line) {
   need("schedule", request.schedule);
   need("unfused", request.unfused);
   need("files", request.files);
-  if (missing) return user_error(fmt::format("'{}' is missing, or not what it should be", missing));
+  if (!wrong.empty()) return user_error(wrong);
   if (!request.files.contains(request.spec)) return user_error("the text of the spec is missing");
   return request;
 }

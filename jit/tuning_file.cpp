@@ -35,50 +35,55 @@ Json to_json(const TunedPlan& plan) {
           {"commit", plan.commit}};
 }
 
-// Reads fields of one entry; the first that is missing or of another type is remembered.
+// Reads fields of one entry; what is wrong with the first that is missing or of another type is remembered.
 class Reader {
  public:
   explicit Reader(const Json& json) : json_(json) {}
 
   void text(const char* name, std::string& to) {
-    if (const Json* value = find(name, &Json::is_string)) to = value->get<std::string>();
+    if (const Json* value = find(name, &Json::is_string, "text")) to = value->get<std::string>();
   }
   void optional(const char* name, std::string& to) {
     if (!is_null(name)) text(name, to);
   }
   void optional(const char* name, std::optional<double>& to) {
     if (is_null(name)) return;
-    if (const Json* value = find(name, &Json::is_number)) to = value->get<double>();
+    if (const Json* value = find(name, &Json::is_number, "number")) to = value->get<double>();
   }
   void optional(const char* name, std::optional<int64_t>& to) {
-    if (is_null(name)) return;
-    if (const Json* value = find(name, &Json::is_number_integer)) whole(name, *value, to.emplace());
+    if (!is_null(name)) whole(name, json_[name], whole_number, to.emplace());
   }
   void optional(const char* name, std::map<std::string, int64_t>& to) {
     if (is_null(name)) return;
-    const Json* object = find(name, &Json::is_object);
+    const std::string wanted = fmt::format("object of {}s", whole_number);
+    const Json* object = find(name, &Json::is_object, wanted);
     if (!object) return;
-    for (const auto& [key, value] : object->items()) whole(name, value, to[key]);
+    for (const auto& [key, value] : object->items()) whole(name, value, wanted, to[key]);
   }
 
   const std::string& wrong() const { return wrong_; }
 
  private:
-  void whole(const char* name, const Json& value, int64_t& to) {
+  static constexpr const char* whole_number = "whole number";
+
+  void whole(const char* name, const Json& value, std::string_view wanted, int64_t& to) {
     if (const auto number = json_integer(value))
       to = *number;
-    else if (wrong_.empty())
-      wrong_ = name;
+    else
+      complain(name, wanted);
   }
   bool is_null(const char* name) const {
     const auto at = json_.find(name);
     return at == json_.end() || at->is_null();
   }
-  const Json* find(const char* name, bool (Json::*is_type)() const noexcept) {
+  const Json* find(const char* name, bool (Json::*is_type)() const noexcept, std::string_view wanted) {
     const auto at = json_.find(name);
     if (at != json_.end() && ((*at).*is_type)()) return &*at;
-    if (wrong_.empty()) wrong_ = name;
+    complain(name, wanted);
     return nullptr;
+  }
+  void complain(const char* name, std::string_view wanted) {
+    if (wrong_.empty()) wrong_ = wrong_member(json_, name, wanted);
   }
 
   const Json& json_;
@@ -108,7 +113,12 @@ Result<TunedPlan> read_plan(const Json& json) {
   in.optional("gpu", plan.gpu);
   in.optional("sm_clock_mhz", plan.sm_clock_mhz);
   in.optional("commit", plan.commit);
-  if (!in.wrong().empty()) return wrong(fmt::format("'{}' is missing, or of another type", in.wrong()));
+  if (!in.wrong().empty()) return wrong(in.wrong());
+  if (!is_digest_text(plan.key))
+    return wrong(
+        fmt::format("'{}' is no key, which has {} digits, 0 to f (`epifuse bundle list --json` has it as "
+                    "'request')",
+                    plan.key, digest_digits));
   if (!lowering::parse_schedule_name(plan.schedule))
     return wrong(fmt::format("'{}' is no name of a schedule", plan.schedule));
   return plan;
@@ -128,7 +138,7 @@ Result<TuningFile> parse_tuning_file(std::string_view text) {
     return user_error(fmt::format("this is a tuning file of version {}; this Epifuse reads version {}: tune again",
                                   found.dump(-1, ' ', true, Json::error_handler_t::replace), tuning_version));
   const auto kernels = json.find("kernels");
-  if (kernels == json.end() || !kernels->is_array()) return user_error("'kernels' is missing, or no list");
+  if (kernels == json.end() || !kernels->is_array()) return user_error(wrong_member(json, "kernels", "list"));
   TuningFile file;
   std::vector<std::string> names;  // of the plans' entries
   for (size_t i = 0; i < kernels->size(); ++i) {

@@ -114,13 +114,13 @@ TEST_CASE("what is no record is refused with its line") {
   CHECK(message("\n7") == "line 2: this is no JSON object");
   CHECK(message("{}") == "line 1: this is no recorded request");
   CHECK(message("{\"record\":2}") == "line 1: the record has version 2, and this Epifuse reads 1");
-  CHECK(message("{\"record\":1,\"spec\":\"a\"}") == "line 1: 'kernel' is missing, or not what it should be");
+  CHECK(message("{\"record\":1,\"spec\":\"a\"}") == "line 1: 'kernel' is missing");
   const std::string good = R"({"record":1,"spec":"a","kernel":"k","dims":{"K":7},"without":[],"taps":[],)"
                            R"("target":"sm_90a","schedule":"","unfused":false,"files":{"a":""}})";
   REQUIRE(jit::parse_record(good));
   std::string large = good;
   large.replace(large.find('7'), 1, "18446744073709551615");
-  CHECK(message(large) == "line 1: 'dims' is missing, or not what it should be");
+  CHECK(message(large) == "line 1: 'dims' is no object of whole numbers");
 }
 
 TEST_CASE("a line that was cut short costs its request and no other") {

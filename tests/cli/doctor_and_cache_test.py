@@ -39,8 +39,8 @@ class DoctorTest(support.CliTest):
     def test_the_tuning_file(self):
         self.assertIsNone(self.json("doctor")["tuning"])
         self.assertNotIn("tuning  ", self.run_epifuse("doctor")[0])
-        row = {"kernel": "k", "key": "00", "schedule": "pointwise"}
-        good = {"epifuse": "tuning", "version": 1, "kernels": [row, {**row, "key": "01"}]}
+        row = {"kernel": "k", "key": "00" * 16, "schedule": "pointwise"}
+        good = {"epifuse": "tuning", "version": 1, "kernels": [row, {**row, "key": "01" * 16}]}
         for content, count, says in (
                 (json.dumps(good), 2, ": 2 plans\n"),
                 (json.dumps({**good, "kernels": [row, 7, row]}), 1, ": 1 plan\n            entry 2 is left out: it is no object\n"

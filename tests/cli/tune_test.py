@@ -57,18 +57,18 @@ class TuneTest(support.CliTest):
             self.assertIn(path, said)
 
     def test_warnings_about_a_tuning_file_are_in_the_json_document(self):
-        row = {"kernel": "k", "key": "00", "schedule": "pointwise"}
+        row = {"kernel": "k", "key": "00" * 16, "schedule": "pointwise"}
         path = self.write("tuning.json", json.dumps({**EMPTY, "kernels": [row, {**row, "dims": 1}, row]}))
         for command in (["compile", "--emit=plan"], ["explain"], ["cache", "why"], ["prebuild", "--dry-run", "-o", "b.epb"]):
             if command[0] == "prebuild":  # would build other plans than were asked for
                 message = self.json(*command, self.spec(), code=1, EPIFUSE_TUNING=path)["error"]["message"]
-                self.assertIn("entry 2 (k) is left out: 'dims' is missing, or of another type", message)
+                self.assertIn("entry 2 (k) is left out: 'dims' is no object of whole numbers", message)
                 continue
             _, said = self.run_epifuse(*command, self.spec(), EPIFUSE_TUNING=path)
             document = self.json(*command, self.spec(), EPIFUSE_TUNING=path)
             warnings = [row["message"] for row in document["diagnostics"] if row["severity"] == "warning"]
             self.assertEqual(len(warnings), 2)
-            self.assertIn("entry 2 (k) is left out: 'dims' is missing, or of another type", warnings[0])
+            self.assertIn("entry 2 (k) is left out: 'dims' is no object of whole numbers", warnings[0])
             self.assertIn("entry 3 (k) has the key of entry 1 (k)", warnings[1])
             for warning in warnings:
                 self.assertIn(warning, said)

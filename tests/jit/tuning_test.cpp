@@ -146,7 +146,16 @@ TEST_CASE("an entry that cannot be used is left out by name, and the others are 
   }
   for (const char* name : {"expected_rows", "sm_clock_mhz"})
     CHECK(contains(left_out(changed([&](auto& j) { j["kernels"][0][name] = "many"; })), fmt::format("'{}'", name)));
-  CHECK(contains(left_out(changed([](auto& j) { j["kernels"][0]["dims"]["E"] = "eight"; })), "'dims'"));
+  const auto says = [&](const char* name, const nlohmann::ordered_json& value, const std::string& what) {
+    CHECK(contains(left_out(changed([&](auto& j) { j["kernels"][0][name] = value; })), what));
+  };
+  says("dims", {{"E", "eight"}}, "'dims' is no object of whole numbers");
+  says("dims", 8, "'dims' is no object of whole numbers");
+  says("milliseconds", "2", "'milliseconds' is no number");
+  says("expected_rows", 1.5, "'expected_rows' is no whole number");
+  const std::string key = json["kernels"][0]["key"];
+  for (const std::string& odd : {std::string(), key.substr(1), key + "0", "G" + key.substr(1), std::string(32, 'A')})
+    says("key", odd, fmt::format("entry 1 (a) is left out: '{}' is no key, which has 32 digits", odd));
   CHECK(contains(left_out(changed([](auto& j) { j["kernels"][0]["schedule"] = "fast"; })), "'fast' is no name"));
   // What later versions may add to an entry is left alone.
   CHECK(jit::parse_tuning_file(changed([](auto& j) { j["kernels"][0]["more"] = 1; }))->unusable.empty());
@@ -156,7 +165,7 @@ TEST_CASE("an entry that cannot be used is left out by name, and the others are 
   CHECK(jit::read_tuning_file(disk, path)->plans.size() == 1);
   const auto whole = jit::read_whole_tuning_file(disk, path);
   REQUIRE(!whole);
-  CHECK(whole.error().message == std::string(path) + ": entry 1 (a) is left out: 'gpu' is missing, or of another type");
+  CHECK(whole.error().message == std::string(path) + ": entry 1 (a) is left out: 'gpu' is no text");
 }
 
 TEST_CASE("of entries with one key the last that can be used is, and each that is not is named") {
