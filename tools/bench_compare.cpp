@@ -3,17 +3,32 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/json.h"
+#include "base/launch_recipe.h"
 
 namespace epifuse::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Of whole numbers; nothing where a group or all of them have rows that no launch has.
+std::optional<int64_t> rows_of(const Json& counts) {
+  int64_t rows = 0;
+  for (const Json& count : counts) {
+    const bool fits =
+        count.is_number_unsigned() && count.get<uint64_t>() <= static_cast<uint64_t>(most_integer32 - rows);
+    if (!fits) return std::nullopt;
+    rows += count.get<int64_t>();
+  }
+  return rows;
+}
 
 // "E=8 K=7168, 32768 rows in 8 groups", from JSON.
 std::string sizes_text(const std::string& dims, const std::string& counts) {
@@ -22,15 +37,13 @@ std::string sizes_text(const std::string& dims, const std::string& counts) {
   for (const auto& [name, value] : numbers.items())
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value.dump());
   const Json list = *read_json(counts);
-  if (!list.is_array()) return text;
-  int64_t rows = 0;
-  for (const Json& count : list) rows += count.get<int64_t>();
-  return text + fmt::format(", {} rows in {} groups", rows, list.size());
+  return list.is_array() ? text + fmt::format(", {} rows in {} groups", *rows_of(list), list.size()) : text;
 }
 
 // One form of one kernel in a run.
 struct Entry {
   std::string file, kernel, dims, counts, without, form, plan;
+  std::string request;  // digest of the kernel as it was understood; empty: an earlier version wrote the run
   double milliseconds = 0;
   std::optional<double> clock_mhz;
   bool cold = false;  // the card was not hot, and the time counts for nothing
@@ -47,7 +60,8 @@ struct Entry {
 };
 
 struct Run {
-  std::string gpu, driver;
+  std::string gpu;
+  std::string driver = "unknown";
   std::vector<Entry> entries;
 };
 
@@ -66,7 +80,7 @@ class RunReader {
     run.gpu = text(member(json_, "gpu"), "name");
     if (const Json* driver = member(json_, "driver"); driver && driver->is_string()) run.driver = *driver;
     const Json* kernels = member(json_, "kernels");
-    if (!kernels || !kernels->is_array()) return not_written("'kernels' is missing, or no list");
+    if (!kernels || !kernels->is_array()) return not_written(wrong_member(json_, "kernels", "list"));
     if (const Json* compared = member(json_, "compared"); compared) return not_written("it is a comparison");
     for (const Json& kernel : *kernels) {
       if (member(kernel, "host")) continue;  // of --host, which has no times of kernels
@@ -86,21 +100,22 @@ class RunReader {
     const auto found = of.is_object() ? of.find(name) : of.end();
     return of.is_object() && found != of.end() ? &*found : nullptr;
   }
-  void complain(const char* name) {
-    if (wrong_.empty()) wrong_ = fmt::format("'{}' is missing, or of another type", name);
+  // `of` may be missing itself.
+  void complain(const Json* of, const char* name, std::string_view wanted) {
+    if (wrong_.empty()) wrong_ = wrong_member(of && of->is_object() ? *of : Json::object(), name, wanted);
   }
   std::string text(const Json* of, const char* name) {
     const Json* value = of ? member(*of, name) : nullptr;
     if (value && value->is_string()) return *value;
-    complain(name);
+    complain(of, name, "text");
     return "";
   }
   // As JSON.
   template <class Good>
-  std::string part(const Json& of, const char* name, Good good) {
+  std::string part(const Json& of, const char* name, std::string_view wanted, Good good) {
     const Json* value = member(of, name);
     if (value && good(*value)) return value->dump(-1, ' ', false, Json::error_handler_t::replace);
-    complain(name);
+    complain(&of, name, wanted);
     return "null";
   }
 
@@ -109,12 +124,14 @@ class RunReader {
     const auto all_numbers = [&](const Json& list) { return std::all_of(list.begin(), list.end(), is_number); };
     Entry entry;
     if (const Json* file = member(kernel, "file"); file && file->is_string()) entry.file = *file;
+    if (const Json* request = member(kernel, "request"); request && request->is_string()) entry.request = *request;
     entry.kernel = text(&kernel, "kernel");
-    entry.dims = part(kernel, "dims", [&](const Json& dims) { return dims.is_object() && all_numbers(dims); });
-    entry.counts = part(kernel, "counts", [&](const Json& counts) {
-      return counts.is_null() || (counts.is_array() && all_numbers(counts));
+    entry.dims = part(kernel, "dims", "object of whole numbers",
+                      [&](const Json& dims) { return dims.is_object() && all_numbers(dims); });
+    entry.counts = part(kernel, "counts", "list of rows that a launch can have", [&](const Json& counts) {
+      return counts.is_null() || (counts.is_array() && all_numbers(counts) && rows_of(counts));
     });
-    entry.without = part(kernel, "without", [](const Json& names) { return names.is_array(); });
+    entry.without = part(kernel, "without", "list", [](const Json& names) { return names.is_array(); });
     entry.plan = text(&kernel, "plan");
     entry.form = text(&form, "form");
     const Json* hot = member(form, "hot");
@@ -122,7 +139,7 @@ class RunReader {
     if (median && median->is_number())
       entry.milliseconds = *median;
     else
-      complain("median_ms");
+      complain(hot, "median_ms", "number");
     const Json* conditions = member(kernel, "hot");
     const Json* clock = conditions ? member(*conditions, "sm_clock_mhz") : nullptr;
     if (clock && clock->is_number()) entry.clock_mhz = clock->get<double>();
@@ -148,23 +165,38 @@ Result<Run> read_run(std::string_view text, const std::string& name) {
 
 using Pair = std::pair<const Entry*, const Entry*>;
 
-// Entries of the same work; of several in one run those of the same file, in their order.
+std::string_view name_of(const std::string& file) { return std::string_view(file).substr(file.rfind('/') + 1); }
+
+// Entries of the same work. A run may have several, of specs that differ: then the kernel itself decides, before the
+// place where its spec lay, which may be another by now.
 std::vector<Pair> pair_up(const Run& before, const Run& after) {
   const auto alone = [](const Entry& entry, const Run& run) {
     return std::count_if(run.entries.begin(), run.entries.end(),
                          [&](const Entry& other) { return other.same_work(entry); }) == 1;
   };
-  std::vector<Pair> pairs;
+  const auto same_request = [](const Entry& a, const Entry& b) { return !a.request.empty() && a.request == b.request; };
+  const std::function<bool(const Entry&, const Entry&)> signs[] = {
+      [&](const Entry& a, const Entry& b) { return same_request(a, b) && a.file == b.file; },
+      same_request,
+      [](const Entry& a, const Entry& b) { return a.file == b.file; },
+      [](const Entry& a, const Entry& b) { return name_of(a.file) == name_of(b.file); },
+      [&](const Entry& a, const Entry& b) { return alone(a, before) && alone(b, after); },
+  };
+  std::map<const Entry*, const Entry*> found;
   std::set<const Entry*> taken;
-  for (const Entry& entry : before.entries) {
-    const bool any_file = alone(entry, before) && alone(entry, after);
-    const auto other = std::find_if(after.entries.begin(), after.entries.end(), [&](const Entry& e) {
-      return !taken.contains(&e) && e.same_work(entry) && (any_file || e.file == entry.file);
-    });
-    if (other == after.entries.end()) continue;
-    taken.insert(&*other);
-    pairs.emplace_back(&entry, &*other);
-  }
+  for (const auto& alike : signs)
+    for (const Entry& entry : before.entries) {
+      if (found.contains(&entry)) continue;
+      const auto other = std::find_if(after.entries.begin(), after.entries.end(), [&](const Entry& e) {
+        return !taken.contains(&e) && e.same_work(entry) && alike(entry, e);
+      });
+      if (other == after.entries.end()) continue;
+      taken.insert(&*other);
+      found[&entry] = &*other;
+    }
+  std::vector<Pair> pairs;
+  for (const Entry& entry : before.entries)
+    if (found.contains(&entry)) pairs.emplace_back(&entry, found[&entry]);
   return pairs;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/version.h"
+#include "jit/tuning_file.h"
 #include "tools/compile_kernel.h"
 #include "tools/cost_text.h"
 
@@ -81,7 +82,10 @@ Json host_json(const jit::HostCost& cost) {
 
 Json kernel_entry(const KernelBench& bench, const BenchSetting& setting) {
   const jit::CompiledKernel& compiled = *bench.compiled;
-  Json entry = {{"file", bench.file}, {"kernel", bench.kernel.name}, {"without", bench.kernel.left_out}};
+  Json entry = {{"file", bench.file},
+                {"kernel", bench.kernel.name},
+                {"request", jit::tuning_key(compiled.planned.request)},
+                {"without", bench.kernel.left_out}};
   entry.update(*read_json(sizes_json(bench.dims, bench.kernel.sizes)));
   entry.update(*read_json(work_json(bench.work)));
   entry["plan"] = compiled.schedule();

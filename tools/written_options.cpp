@@ -295,6 +295,21 @@ struct Parser {
     }
     return name;
   }
+
+  // What is to be said of a flag with a value behind '=', of which CLI11 takes some; empty: there is none.
+  std::string flag_with_value(int argc, const char* const* argv) const {
+    const CLI::App* command = &app;
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+      const std::string_view word = argv[i];
+      const std::string name(word.substr(0, word.find('=')));
+      if (name == word || !name.starts_with("--")) continue;
+      const CLI::Option* const option = command->get_option_no_throw(name);
+      if (option && option->get_items_expected_max() == 0)
+        return fmt::format("{}: it takes no value, and has '{}' behind '='", name, word.substr(name.size() + 1));
+    }
+    return "";
+  }
 };
 
 }  // namespace
@@ -310,6 +325,7 @@ WrittenLine read_written(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     line.problem = error.what();
   }
+  if (const std::string flag = parser.flag_with_value(argc, argv); !line.help && !flag.empty()) line.problem = flag;
   line.command = parser.command();
   line.version = parser.version;
   line.written = std::move(parser.written);

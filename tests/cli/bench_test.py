@@ -35,6 +35,8 @@ class BenchTest(support.CliTest):
             self.refuses(2, "bench", self.small(), option, value, says=option)
         self.refuses(2, "bench", self.small(), self.small(), "--compare", "--tolerance", "x", says="--tolerance")
         self.refuses(2, "bench", self.small(), "--compare", says="two files")
+        for flag in "--compare", "--host", "--json":
+            self.refuses(2, "bench", f"{flag}=a.json", "b.json", says=f"{flag}: it takes no value, and has 'a.json' behind '='")
         for option in (["--host"], ["-o", "out.json"], ["--kernel", "small"], ["--dims", "E=2"], ["--counts", "1,2"],
                        ["--schedule", "pingpong 128x64"], ["--seed", "0"], ["--rounds", "16"], ["--no-unfused"],
                        ["--bundle", "b.epb"]):
@@ -90,6 +92,18 @@ class CompareTest(support.CliTest):
         # The only one of its kind may have moved.
         document = self.compare(times({("k", 8): (1.0, 5.0)}, file="here/k.epi"), times({("k", 8): (1.0, 5.0)}, file="there/k.epi"))
         self.assertEqual((len(document["compared"]), document["only_once"]), (2, []))
+        # So may all of them: the kernel itself tells which is which, or what a spec is called.
+        moved = two(("there/b.epi", 2.0), ("there/a.epi", 1.0))
+        document = self.compare(two(("here/a.epi", 1.0), ("here/b.epi", 2.0)), moved)
+        self.assertTrue(all(row["before_ms"] == row["after_ms"] for row in document["compared"]))
+        self.assertEqual((len(document["compared"]), document["only_once"]), (4, []))
+        renamed = two(("there/b.epi", 1.0), ("there/a.epi", 2.0))
+        for run, requests in (before, ("01", "02")), (renamed, ("01", "02")):
+            for kernel, request in zip(run["kernels"], requests):
+                kernel["request"] = request
+        document = self.compare(before, renamed)
+        self.assertTrue(all(row["before_ms"] == row["after_ms"] for row in document["compared"]))
+        self.assertEqual((len(document["compared"]), document["only_once"]), (4, []))
 
     def test_equal_sizes_are_compared(self):
         document = self.compare(times({("k", 8): (1.0, 5.0), ("k", 4): (1.0, 5.0)}),
@@ -99,6 +113,23 @@ class CompareTest(support.CliTest):
         self.assertIn("k (E=4, 16 rows in 4 groups) is in", document["only_once"][0])
         other = self.write("c.json", json.dumps(times({("other", 8): (1.0, 2.0)})))
         self.refuses(1, "bench", "--compare", "a.json", other, says="in common")
+
+    def test_rows_that_no_launch_has_were_not_written_by_bench(self):
+        good = times({("k", 8): (1.0, 5.0)})
+        for counts in [2 ** 62] * 8, [2 ** 31], [2 ** 30] * 2, [-1, 5], [2 ** 64 - 1, 1]:
+            odd = json.loads(json.dumps(good))
+            odd["kernels"][0]["counts"] = counts
+            self.write("good.json", json.dumps(good))
+            self.write("odd.json", json.dumps(odd))
+            self.refuses(1, "bench", "--compare", "good.json", "odd.json",
+                         says="odd.json: bench has not written this: 'counts' is no list of rows that a launch can have")
+
+    def test_a_driver_that_is_not_known_is_called_that(self):
+        known, unknown = times({("k", 8): (1.0, 5.0)}), times({("k", 8): (1.0, 5.0)})
+        unknown["driver"] = None
+        self.assertEqual(self.compare(unknown, known)["conditions"], ["other driver: unknown, then 580.1"])
+        self.assertEqual(self.compare(known, unknown)["conditions"], ["other driver: 580.1, then unknown"])
+        self.assertEqual(self.compare(unknown, unknown)["conditions"], [])
 
     def test_another_card_is_said(self):
         other = times({("k", 8): (1.0, 5.0)}, gpu="NVIDIA H20", clock=1500)
@@ -137,9 +168,9 @@ class CompareTest(support.CliTest):
                                  ("null.json", "null", no + "it is no JSON object"),
                                  ("other.json", changed(command="explain"), no + "its 'command' is another"),
                                  ("failed.json", changed(ok=False), "this run of bench failed"),
-                                 ("gpu.json", changed(gpu=None), no + "'name' is missing, or of another type"),
-                                 ("kernels.json", changed(kernels={}), no + "'kernels' is missing, or no list"),
-                                 ("name.json", changed(kernel=1), no + "'kernel' is missing, or of another type"),
+                                 ("gpu.json", changed(gpu=None), no + "'name' is missing"),
+                                 ("kernels.json", changed(kernels={}), no + "'kernels' is no list"),
+                                 ("name.json", changed(kernel=1), no + "'kernel' is no text"),
                                  ("dims.json", changed(dims={"E": "8"}), no + "'dims'"),
                                  ("counts.json", changed(counts=[1, None]), no + "'counts'"),
                                  ("forms.json", changed(forms=None), no + "a kernel has no list of 'forms'"),

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "jit/tuning_file.h"
 #include "tests/jit/support.h"
 #include "tests/support/fake_driver.h"
 #include "tools/bench_compare.h"
@@ -108,6 +109,7 @@ TEST_CASE("what bench prints holds the times, and is read back by a comparison")
   const Json document = Json::parse(json);
   const Json& kernel = document.at("kernels").at(0);
   CHECK(kernel.at("plan") == made.compiled->schedule());
+  CHECK(kernel.at("request") == jit::tuning_key(made.compiled->planned.request));
   CHECK(kernel.at("plan_text").get<std::string>().starts_with("plan "));
   CHECK(kernel.at("dims") == Json{{"E", 2}, {"K", 64}, {"N", 64}});
   CHECK(kernel.at("counts") == Json{33, 33});
