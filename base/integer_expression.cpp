@@ -65,6 +65,9 @@ int strength(Op op) {
   return op == Op::mul ? 2 : 3;
 }
 
+// Those that a formula writes with '/', which binds as '*' does.
+bool is_quotient(Op op) { return op == Op::exact_div || op == Op::ceil_div || op == Op::round_up; }
+
 }  // namespace
 
 IntExpr::IntExpr(int64_t value) : node_(std::make_shared<const Node>(Node{Op::constant, value, {}, {}, {}})) {}
@@ -126,17 +129,29 @@ IntExpr round_up(const IntExpr& a, const IntExpr& b) { return IntExpr::make(Op::
 IntExpr min(const IntExpr& a, const IntExpr& b) { return IntExpr::make(Op::min, a, b); }
 IntExpr max(const IntExpr& a, const IntExpr& b) { return IntExpr::make(Op::max, a, b); }
 
-std::string IntExpr::text() const {
+std::string IntExpr::text() const { return spell(Spelling::exact); }
+std::string IntExpr::formula() const { return spell(Spelling::readable); }
+
+std::string IntExpr::spell(Spelling spelling) const {
   if (op() == Op::constant) return fmt::format("{}", node_->value);
   if (op() == Op::symbol) return node_->name;
   const IntExpr a = left(), b = right();
-  if (const auto name = function_name(op()); !name.empty()) return fmt::format("{}({}, {})", name, a.text(), b.text());
+  const bool readable = spelling == Spelling::readable;
+  const auto operand = [&](const IntExpr& e, int at_least) {
+    const int bond = readable && is_quotient(e.op()) && e.op() != Op::ceil_div ? strength(Op::mul) : strength(e.op());
+    return bond < at_least ? fmt::format("({})", e.spell(spelling)) : e.spell(spelling);
+  };
+  if (readable && is_quotient(op())) {
+    const std::string quotient = fmt::format("{} / {}", operand(a, 2), operand(b, 3));
+    if (op() == Op::exact_div) return quotient;
+    return op() == Op::ceil_div ? fmt::format("ceil({})", quotient)
+                                : fmt::format("ceil({}) * {}", quotient, operand(b, 3));
+  }
+  if (const auto name = function_name(op()); !name.empty())
+    return fmt::format("{}({}, {})", name, a.spell(spelling), b.spell(spelling));
 
   // The right operand of + - * needs the stronger bond, so that the text parses back into the same tree.
   const int bond = strength(op());
-  const auto operand = [](const IntExpr& e, int at_least) {
-    return strength(e.op()) < at_least ? fmt::format("({})", e.text()) : e.text();
-  };
   const auto c = b.constant();
   if (op() == Op::add && c && *c < 0 && *c != std::numeric_limits<int64_t>::min()) {
     return fmt::format("{} - {}", operand(a, bond), -*c);
@@ -181,9 +196,9 @@ Result<int64_t> apply_int_op(IntExpr::Op op, int64_t a, int64_t b, const IntExpr
   int64_t value = 0;
   switch (apply(op, a, b, value)) {
     case Fault::none: return value;
-    case Fault::overflow: return user_error(fmt::format("'{}' does not fit in 64 bits", where.text()));
-    case Fault::remainder: return user_error(fmt::format("in '{}', {} is not a multiple of {}", where.text(), a, b));
-    case Fault::divisor: return user_error(fmt::format("in '{}', the divisor {} is not positive", where.text(), b));
+    case Fault::overflow: return user_error(fmt::format("'{}' does not fit in 64 bits", where.formula()));
+    case Fault::remainder: return user_error(fmt::format("in '{}', {} is not a multiple of {}", where.formula(), a, b));
+    case Fault::divisor: return user_error(fmt::format("in '{}', the divisor {} is not positive", where.formula(), b));
   }
   EPIFUSE_ENSURE(false, "unknown fault");
 }

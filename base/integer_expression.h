@@ -42,6 +42,8 @@ class IntExpr {
 
   // "ceil_div(M, 128) * 16 + 4": parse_int_expr reads it back.
   std::string text() const;
+  // The same as people write it, for messages: "ceil(M / 128) * 16 + 4". It is not read back.
+  std::string formula() const;
 
   // Names of the symbols in it.
   void collect_symbols(std::set<std::string>& into) const;
@@ -60,6 +62,8 @@ class IntExpr {
   };
   explicit IntExpr(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
   static IntExpr make(Op op, const IntExpr& a, const IntExpr& b);
+  enum class Spelling { exact, readable };
+  std::string spell(Spelling spelling) const;
 
   std::shared_ptr<const Node> node_;
 };

@@ -217,11 +217,8 @@ class InputMaker {
   // Behind this, rows in slots are numbers that a kernel can take.
   Status check_slots(const ir::Dimension& dim, int64_t groups) const {
     if (!dim.slot) return {};
-    constexpr int64_t most = std::numeric_limits<int32_t>::max();
-    const __int128 unit = dim.slot->dim < 0 ? 1 : dim_size(dim.slot->dim);
-    if (unit * dim.slot->times / dim.slot->over <= most / std::max<int64_t>(1, groups)) return {};
-    return user_error(fmt::format("{} slots of {} for '{}' are more rows than the {} that a kernel takes", groups,
-                                  graph_.extent_text(*dim.slot), dim.name, most));
+    const std::string fault = ir::slots_fault(graph_, dim, groups, dim.slot->dim < 0 ? 1 : dim_size(dim.slot->dim));
+    return fault.empty() ? Status() : user_error(fault);
   }
 
   std::vector<int64_t> random_counts(const ir::Dimension& dim, int64_t groups, std::optional<int64_t> capacity) const {

@@ -20,7 +20,7 @@ std::string shape_text(const std::vector<int64_t>& extents) { return fmt::format
 // "[M, K]"; "[E][N, K]" where E pointers lead to the buffers.
 std::string shape_text(const RecipeTensor& tensor) {
   std::vector<std::string> texts;
-  for (const IntExpr& e : tensor.extents) texts.push_back(e.text());
+  for (const IntExpr& e : tensor.extents) texts.push_back(e.formula());
   const auto inner = texts.begin() + tensor.pointer_axes;
   const std::string pointers =
       tensor.pointer_axes == 0 ? "" : fmt::format("[{}]", fmt::join(texts.begin(), inner, ", "));
@@ -188,7 +188,7 @@ class Resolver {
       }
     }
     if (!given.empty()) {
-      const std::string odd = odd_row_fault(wanted.name, wanted.storage, wanted.extents.back().text(), given.back());
+      const std::string odd = odd_row_fault(wanted.name, wanted.storage, wanted.extents.back().formula(), given.back());
       if (!odd.empty()) return user_error(odd);
     }
     tensor.elements = 1;

@@ -49,7 +49,7 @@ Result<int64_t> IntProgram::evaluate(Slots slots, int other_slot, int64_t other_
         continue;
       }
       const auto& value = slots[static_cast<size_t>(i.value)];
-      if (!value) return user_error(fmt::format("'{}' uses a size that is not known yet", expression_.text()));
+      if (!value) return user_error(fmt::format("'{}' uses a size that is not known yet", expression_.formula()));
       stack[depth++] = *value;
       continue;
     }

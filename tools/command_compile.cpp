@@ -63,7 +63,7 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
   report.text += fmt::format("  {} registers at entry, {} bytes of spills, {} of cubin\n  key {}\n", image.registers,
                              image.spill_bytes, megabytes(image.cubin.size()), kernel.key);
   if (const IntExpr workspace = kernel.workspace_bytes(); workspace.constant() != 0)
-    report.text += fmt::format("  {} bytes of workspace\n", workspace.text());
+    report.text += fmt::format("  {} bytes of workspace\n", workspace.formula());
   for (const jit::RefusedPlan& refused : kernel.refused)
     report.text += fmt::format("  refused {}: {}\n", refused.schedule, refused.reason);
   for (const std::string& warning : unsaid_warnings(kernel, world.settings))

@@ -122,7 +122,11 @@ Result<std::optional<std::vector<SizedKernel>>> sized_kernels(const Program& pro
     kernel.params = own.params;
     // What a launch costs the host does not depend on rows, and the GPU has to keep up with the host.
     const int64_t rows = line.expected_rows.value_or(line.host ? 1 : usual_rows);
-    if (Status chosen = choose_sizes(kernel, rows, line.host && !line.expected_rows); !chosen) return chosen.error();
+    if (Status chosen = choose_sizes(kernel, rows, line.host && !line.expected_rows); !chosen) {
+      // Sizes that no launch can have are said to be that, as by commands that make up none.
+      if (!plan_kernel(program, name, kernel.compiler_options(line), diagnostics)) return {std::nullopt};
+      return chosen.error();
+    }
     if (const Result<ir::Work> work = ir::least_work(kernel.inputs.graph, kernel.sizes); !work) return work.error();
     kernels.push_back(std::move(kernel));
   }

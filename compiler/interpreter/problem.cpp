@@ -142,7 +142,7 @@ class Binder {
     // As a launch does (runtime/arguments.cpp).
     const ir::Extent& last = tensor.shape.back();
     const std::string odd = odd_row_fault(tensor.name, tensor.type.storage(),
-                                          ir::extent_expression(graph_, last).text(), problem_.size(last));
+                                          ir::extent_expression(graph_, last).formula(), problem_.size(last));
     return odd.empty() ? Status() : user_error(odd);
   }
 

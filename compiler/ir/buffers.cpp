@@ -3,6 +3,7 @@
 #include "compiler/ir/buffers.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 
 namespace epifuse::ir {
 namespace {
@@ -144,6 +145,14 @@ IntExpr extent_expression(const Graph& graph, const Extent& extent) {
   IntExpr value = IntExpr::symbol(dim.name);
   if (extent.times != 1) value = extent.times * value;
   return extent.over == 1 ? value : exact_div(value, extent.over);
+}
+
+std::string slots_fault(const Graph& graph, const Dimension& dim, int64_t groups, int64_t unit) {
+  if (!dim.slot) return "";
+  const __int128 rows = static_cast<__int128>(unit) * dim.slot->times / dim.slot->over;
+  if (rows <= most_integer32 / std::max<int64_t>(1, groups)) return "";
+  return fmt::format("{} slots of {} for '{}' are more rows than the {} that a kernel takes", groups,
+                     graph.extent_text(*dim.slot), dim.name, most_integer32);
 }
 
 std::string group_sizes_name(const Graph& graph, DimId grouped) {

@@ -50,6 +50,10 @@ Result<std::vector<int64_t>> scale_extents(const Graph& graph, const Tensor& ten
 // The number of elements of an extent as an expression over the symbols above.
 IntExpr extent_expression(const Graph& graph, const Extent& extent);
 
+// Of a grouped dimension in slots, when `unit` is the number of the slot's dimension (1: it has none): why a kernel
+// cannot count the rows of so many groups; empty: it can, or there are no slots.
+std::string slots_fault(const Graph& graph, const Dimension& dim, int64_t groups, int64_t unit);
+
 // "M.ends" or "M.counts".
 std::string group_sizes_name(const Graph& graph, DimId grouped);
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <set>
 
+#include "compiler/ir/buffers.h"
+
 namespace epifuse::lowering {
 namespace {
 
@@ -29,7 +31,7 @@ class Checker {
     for (const RecipeStep& step : recipe_.steps)
       for (const ParameterField& field : step.fields)
         if (field.kind == FieldKind::integer32 || field.kind == FieldKind::integer64)
-          check(fmt::format("the number '{}'", field.name), field.value,
+          check("a number that launches pass", field.value,
                 field.kind == FieldKind::integer32 ? most_integer32 : most_integer64);
     for (const TensorMapRecipe& map : recipe_.maps) {
       for (const IntExpr& extent : map.extents) check("an extent of " + map.tensor, extent, most_map_extent);
@@ -55,7 +57,7 @@ class Checker {
     // With numbers that a launch has not, divisions may leave a remainder. What overflows for the dims alone has
     // groups, rows or columns that do.
     if (!least || *least <= most) return;
-    fault_ = {fmt::format("{} ({}) would be {}, and can be {} at most", what, value.text(), *least, most),
+    fault_ = {fmt::format("{} ({}) would be {}, and can be {} at most", what, value.formula(), *least, most),
               largest_in(value)};
   }
 
@@ -97,6 +99,14 @@ class Checker {
   std::optional<Fault> fault_;
 };
 
+// Of rows in slots, as far as their numbers are dims'.
+std::string fault_of_slots(const ir::Graph& graph, const ir::Dimension& dim) {
+  const auto number = [&](ir::DimId id) { return id < 0 ? 1 : graph.dims[static_cast<size_t>(id)].value; };
+  const std::optional<int64_t> groups = dim.slot ? number(dim.cut_by) : std::nullopt;
+  const std::optional<int64_t> unit = dim.slot ? number(dim.slot->dim) : std::nullopt;
+  return groups && unit ? ir::slots_fault(graph, dim, *groups, *unit) : "";
+}
+
 }  // namespace
 
 bool check_dims(const ir::Graph& graph, Diagnostics& diagnostics) {
@@ -105,6 +115,12 @@ bool check_dims(const ir::Graph& graph, Diagnostics& diagnostics) {
     if (dim.kind != ir::DimKind::fixed || dim.value.value_or(0) <= most_integer32) continue;
     diagnostics.too_large(dim.where, fmt::format("the dimension '{}' is {}, and can be {} at most", dim.name,
                                                  *dim.value, most_integer32));
+    sound = false;
+  }
+  for (const ir::Dimension& dim : graph.dims) {
+    const std::string fault = sound ? fault_of_slots(graph, dim) : "";
+    if (fault.empty()) continue;
+    diagnostics.too_large(dim.where, fault);
     sound = false;
   }
   return sound;

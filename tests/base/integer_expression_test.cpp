@@ -50,6 +50,20 @@ TEST_CASE("constants fold, and spellings of one expression have one text") {
   CHECK((ceil_div(m, 128) * 16 + 4).text() == "ceil_div(M, 128) * 16 + 4");
 }
 
+TEST_CASE("a formula is what people write") {
+  const IntExpr m = IntExpr::symbol("M"), e = IntExpr::symbol("E"), n = IntExpr::symbol("N");
+  CHECK(exact_div(e * n, 32).formula() == "E * N / 32");
+  CHECK((exact_div(m, n) * e).formula() == "M / N * E");
+  CHECK((e * exact_div(m, n)).formula() == "E * (M / N)");
+  CHECK(exact_div(m, exact_div(n, e)).formula() == "M / (N / E)");
+  CHECK((ceil_div(m + e, 128) * 16 + 4).formula() == "ceil((M + E) / 128) * 16 + 4");
+  CHECK((m * ceil_div(n, 128)).formula() == "M * ceil(N / 128)");
+  CHECK(round_up(m - 127, 128).formula() == "ceil((M - 127) / 128) * 128");
+  CHECK((e * round_up(m, n)).formula() == "E * (ceil(M / N) * N)");
+  CHECK(min(m, max(e, n * 2)).formula() == "min(M, max(E, N * 2))");
+  CHECK((m - (e - n)).formula() == "M - (E - N)");
+}
+
 TEST_CASE("the text keeps the structure that evaluation depends on") {
   CHECK((m - (k - m)).text() == "M - (K - M)");
   CHECK((m - k - m).text() == "M - K - M");
@@ -102,7 +116,7 @@ TEST_CASE("evaluation is exact or an error") {
 
   const auto rest = value(exact_div(m, 3), {{"M", 13}});
   REQUIRE_FALSE(rest);
-  CHECK(rest.error().message == "in 'exact_div(M, 3)', 13 is not a multiple of 3");
+  CHECK(rest.error().message == "in 'M / 3', 13 is not a multiple of 3");
   const auto unknown = value(m + k, {{"M", 1}});
   REQUIRE_FALSE(unknown);
   CHECK(unknown.error().message == "the size 'K' is not known");

@@ -101,11 +101,20 @@ class ExplainTest(support.CliTest):
         spec = self.write("many.epi", "kernel many {\n  dim E = 2, K = 8, N = 8\n  group M by E\n  in x : bf16[M, K]\n"
                                       "  in w : bf16[E, N, K]\n  out y : f32[M, N] = gemm(x, w)\n}\n")
         self.assertEqual(len(self.kernel(spec, "--dims", "E=1048576")["counts"]), 1 << 20)
-        for groups in (1 << 20) + 1, 10 ** 9, 2 ** 31 - 1:
-            for command in (["explain"], ["bench"], ["bench", "--host"], ["tune", "--report"], ["run", "--device", "cpu"]):
-                self.refuses(1, *command, spec, "--dims", f"E={groups}",
-                             says=f"'M' has {groups} groups; sizes are made up for 1048576 at most")
-        self.refuses(1, "explain", spec, "--dims", f"E={10 ** 18}", says="sizes are made up for 1048576 at most")
+        sized = (["explain"], ["bench"], ["bench", "--host"], ["tune", "--report"])
+        made = "'M' has {} groups; sizes are made up for 1048576 at most"
+        for command in (*sized, ["run", "--device", "cpu"]):
+            self.refuses(1, *command, spec, "--dims", f"E={(1 << 20) + 1}", says=made.format((1 << 20) + 1))
+        # What no launch can have is said in the same words by all that compile.
+        for groups, says in ((10 ** 9, "kernel 'many' is too large for a launch: "),
+                             (2 ** 31, "the dimension 'E' is 2147483648, and can be 2147483647 at most"),
+                             (10 ** 18, f"the dimension 'E' is {10 ** 18}, and can be 2147483647 at most")):
+            said = {self.run_epifuse(*command, spec, "--dims", f"E={groups}", code=1)[1]
+                    for command in (*sized, ["check"], ["compile", "--emit=plan"])}
+            self.assertEqual(len(said), 1, said)
+            self.assertIn(says, said.pop())
+            if groups < 10 ** 18:
+                self.refuses(1, "run", "--device", "cpu", spec, "--dims", f"E={groups}", says=made.format(groups))
         self.refuses(1, "run", "--device", "cpu", spec, "--dims", f"E={10 ** 18}", says="larger than any memory")
 
     def test_plans_that_nobody_compiled_yet_may_be_left(self):

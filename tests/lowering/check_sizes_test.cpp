@@ -50,7 +50,7 @@ TEST_CASE("what follows from dims has 31 bits too, and the message has the numbe
   CHECK(refusal(gated, {{"E", 1}, {"I", most / 2 - 32}}) == "");
   const std::string columns = refusal(gated, {{"E", 1}, {"I", most / 2}});
   CHECK(contains(columns,
-                 "too large for a launch: the number 'b_group_rows' (I * 2) would be 2147483648, and can be "
+                 "too large for a launch: a number that launches pass (I * 2) would be 2147483648, and can be "
                  "2147483647 at most"));
   CHECK(contains(columns, "'I' is 1073741824"));
   // The rows of all groups, which no number has and every copy counts.
@@ -58,7 +58,29 @@ TEST_CASE("what follows from dims has 31 bits too, and the message has the numbe
   CHECK(contains(refusal(gated, {{"E", 64}, {"I", most / 128}}), "the rows of w (E * (I * 2)) would be 2147483648"));
   // The room for the gaps of groups without rows.
   CHECK(refusal(gated, {{"E", most / 128}, {"I", 32}}) == "");
-  CHECK(contains(refusal(gated, {{"E", most / 127 + 2}, {"I", 32}}), "'pitch_yt'"));
+  CHECK(contains(refusal(gated, {{"E", most / 127 + 2}, {"I", 32}}), "a number that launches pass (yt.stride0)"));
+}
+
+TEST_CASE("a message has no function of the recipe") {
+  // Rows of a weight come by 32.
+  const std::string plain =
+      "kernel k {\n  dim E = 8, K = 64, N = 128\n  group M by E\n  in x : bf16[M, K]\n  in w : bf16[E, N, K]\n"
+      "  out y : bf16[M, N] = gemm(x, w)\n}\n";
+  CHECK(contains(refusal(plain, {{"E", most - 1}}),
+                 "an extent of w (E * N / 32) would be 8589934588, and can be 4294967296 at most"));
+}
+
+TEST_CASE("slots of dims have 31 bits of rows between them") {
+  const auto slots = [](const std::string& slot) {
+    return "kernel k {\n  dim E = 8, K = 64, N = 64, C = 128\n  group M by E counts slot " + slot +
+           "\n  in x : bf16[M, K]\n  in w : bf16[E, N, K]\n  out y : f32[M, N] = gemm(x, w)\n}\n";
+  };
+  CHECK(refusal(slots("C"), {{"C", most / 8 - 1}}) == "");
+  CHECK(contains(refusal(slots("C"), {{"C", most / 8}}),
+                 "8 slots of C for 'M' are more rows than the 2147483647 that a kernel takes"));
+  CHECK(contains(refusal(slots("2*C"), {{"C", most / 16}}), "8 slots of 2*C for 'M' are more rows"));
+  CHECK(contains(refusal(slots("1000000000"), {}), "8 slots of 1000000000 for 'M' are more rows"));
+  CHECK(refusal(slots("1000000000"), {{"E", 2}}) == "");
 }
 
 TEST_CASE("what only a launch knows is not judged") {

@@ -56,7 +56,7 @@ TEST_CASE("a launch symbol may stand inside an extent that can be inverted") {
   CHECK(r->slots[static_cast<size_t>(*with_s.slot("S"))] == 9);
   a.tensors.back().extents[0] = 4;
   CHECK(resolve_arguments(with_s, a, 132).error().message ==
-        "tensor 'z' has shape [4, 327], wanted [ceil_div(S, 2), S * 3 + M]: axis 0 is 4, wanted 5 (S = 9 from tensor "
+        "tensor 'z' has shape [4, 327], wanted [ceil(S / 2), S * 3 + M]: axis 0 is 4, wanted 5 (S = 9 from tensor "
         "'z')");
   a.tensors.back().extents = {5, 328};  // no whole number of S
   CHECK(resolve_arguments(with_s, a, 132).error().message ==
@@ -79,7 +79,7 @@ TEST_CASE("rows of 4-bit codes are whole bytes") {
 
 TEST_CASE("names must match") {
   CHECK(complaint([](Arguments& a) { a.tensors.pop_back(); }) ==
-        "tensor 'y.scale' (e8m0[M, ceil_div(N, 32)]) of kernel 'grouped' is not given");
+        "tensor 'y.scale' (e8m0[M, ceil(N / 32)]) of kernel 'grouped' is not given");
   CHECK(complaint([](Arguments& a) { tensor(a, "M.ends").name = "M.end"; }) ==
         "kernel 'grouped' has no tensor 'M.end' (did you mean 'M.ends'?); it has x, w, M.ends, y, y.scale");
   CHECK(complaint([](Arguments& a) { a.tensors.push_back(a.tensors[0]); }) == "tensor 'x' is given twice");
@@ -95,7 +95,7 @@ TEST_CASE("element types, ranks and extents must match, and the message has both
   CHECK(complaint([](Arguments& a) { tensor(a, "y").extents[0] = 299; }) ==
         "tensor 'y' has shape [299, 96], wanted [M, N]: axis 0 is 299, wanted 300 (M = 300 from tensor 'x')");
   CHECK(complaint([](Arguments& a) { tensor(a, "y.scale").extents[1] = 4; }) ==
-        "tensor 'y.scale' has shape [300, 4], wanted [M, ceil_div(N, 32)]: axis 1 is 4, wanted 3 (N = 96)");
+        "tensor 'y.scale' has shape [300, 4], wanted [M, ceil(N / 32)]: axis 1 is 4, wanted 3 (N = 96)");
   CHECK(complaint([](Arguments& a) { tensor(a, "x").extents[0] = -1; }) == "tensor 'x' has a negative extent -1");
   CHECK(complaint([](Arguments& a) {
           a.dims[0].value = 60;
