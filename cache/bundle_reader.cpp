@@ -185,6 +185,28 @@ Result<BundleEntry> BundleReader::entry(size_t index) const {
   return entry;
 }
 
+// A later version may give what is unused a meaning; in this one it has none, and is written by no Epifuse.
+Status BundleReader::check_unused() const {
+  const bundle::Places at = bundle::places(entries_, parts_);
+  std::vector<std::pair<uint64_t, uint64_t>> used = {{0, 12},
+                                                     {16, 40},
+                                                     {at.entries, at.names + entries_ * bundle::name_bytes},
+                                                     {at.parts, at.end},
+                                                     {bytes_.size() - bundle::digest_bytes, bytes_.size()}};
+  for (size_t i = 0; i < parts_; ++i) {
+    const uint64_t row = at.parts + i * bundle::part_bytes, offset = number_at<uint64_t>(view(), row);
+    used.emplace_back(offset, offset + number_at<uint64_t>(view(), row + 8));
+  }
+  std::sort(used.begin(), used.end());
+  uint64_t end = 0;
+  for (const auto& [first, behind] : used) {
+    for (; end < first; ++end)
+      if (view()[end] != 0) return damaged(fmt::format("byte {}, which has no meaning, is not zero", end));
+    end = std::max(end, behind);
+  }
+  return {};
+}
+
 Status BundleReader::verify() const {
   const size_t body = bytes_.size() - bundle::digest_bytes;
   if (digest_at(view(), body) != digest(view().substr(0, body))) {
@@ -193,6 +215,7 @@ Status BundleReader::verify() const {
       if (const Result<SharedBytes> bytes = part(number); !bytes) return bytes.error();
     return damaged("it does not have its checksum");
   }
+  if (Status zeros = check_unused(); !zeros) return zeros;
   std::vector<bool> is_named(entries_, false);
   std::string last;
   for (size_t place = 0; place < entries_; ++place) {

@@ -57,6 +57,7 @@ class BundleReader {
  private:
   BundleReader(SharedBytes bytes, std::string name) : bytes_(std::move(bytes)), name_(std::move(name)) {}
   Status check_index();
+  Status check_unused() const;
   std::string_view view() const { return bytes_.view(); }
   Error damaged(std::string_view what) const;
   uint32_t part_of(size_t entry, size_t which) const;

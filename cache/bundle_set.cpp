@@ -64,7 +64,7 @@ std::string differing_line(std::string_view has, std::string_view wanted) {
     const std::string_view a = next_line(has), b = next_line(wanted);
     if (a != b) return fmt::format("the kernel's text: '{}' there, '{}' here", trimmed(a), trimmed(b));
   }
-  return "nothing";
+  return "nothing but the digest of the request, by which it is not found: the bundle is damaged";
 }
 
 BundleSet::BundleSet(FileSystem& disk, std::vector<std::string> paths, LogSink log)
@@ -141,8 +141,10 @@ std::optional<BundleSet::Nearest> BundleSet::nearest(std::string_view request, c
       if (!has) continue;
       Difference apart = difference(*has, label);
       if (best && apart.weight >= least) continue;
-      if (apart.weight == 0)
-        if (const Result<SharedBytes> text = bundle->request(index); text) apart.text = differing_line(*text, request);
+      if (apart.weight == 0) {
+        const Result<BundleEntry> entry = bundle->entry(index);
+        apart.text = entry ? differing_line(entry->request, request) : entry.error().message;
+      }
       least = apart.weight;
       best = Nearest{bundle, *std::move(has), std::move(apart.text)};
     }

@@ -14,7 +14,8 @@
 namespace epifuse::cache {
 
 // What two requests differ in whose labels are equal, for people: the first line, be it of a type, an option, a
-// `const`, a group clause or an expression. "the kernel's text: 'K = 1' there, 'K = 2' here".
+// `const`, a group clause or an expression. "the kernel's text: 'K = 1' there, 'K = 2' here". Of two that are equal one
+// is looked for and not found, so that it is the digest that differs.
 std::string differing_line(std::string_view has, std::string_view wanted);
 
 // Thread-safe.

@@ -59,18 +59,6 @@ std::string with_version(std::string bytes, uint32_t version) {
   return bytes;
 }
 
-// Bytes with right checksums, as somebody could make them who means ill.
-std::string with_checksums(std::string bytes, uint64_t entries, uint64_t parts) {
-  const cache::bundle::Places at = cache::bundle::places(entries, parts);
-  std::string index;
-  cache::bundle::append(index, digest(std::string_view(bytes).substr(0, at.index_digest)));
-  bytes.replace(at.index_digest, index.size(), index);
-  bytes.resize(bytes.size() - cache::bundle::digest_bytes);
-  const Digest whole = digest(bytes);
-  cache::bundle::append(bytes, whole);
-  return bytes;
-}
-
 }  // namespace
 
 TEST_CASE("a bundle gives back what was put in, by request and by name") {
@@ -247,6 +235,35 @@ TEST_CASE("an index with the right checksum and impossible numbers is refused") 
       for (size_t i = 0; i < 8; ++i) bytes[offset + i] = static_cast<char>(value >> (8 * i));
       CHECK_FALSE(BundleReader::from_bytes(bytes, "b"));
     }
+}
+
+TEST_CASE("bytes without a meaning are zero, or the bundle is no good") {
+  const std::string good = encoded(two());
+  const uint64_t entries = 2, parts = cache::bundle::number_at<uint64_t>(good, 32);
+  CHECK(opened(good)->verify());
+  // In the header, and the last of a gap: in front of the cubins, which begin at multiples of 256, there is one.
+  const std::string_view elf(
+      "\x7f"
+      "ELF");
+  const size_t first_cubin = good.find(elf);
+  REQUIRE(first_cubin % cache::bundle::cubin_alignment == 0);
+  for (const size_t place : {size_t{12}, size_t{15}, size_t{40}, size_t{63}, first_cubin - 1}) {
+    REQUIRE(good[place] == 0);
+    std::string bytes = good;
+    bytes[place] = 1;
+    const Status verified = opened(with_checksums(bytes, entries, parts))->verify();
+    REQUIRE(!verified);
+    CHECK(verified.error().kind == ErrorKind::wrong);
+    CHECK(verified.error().message ==
+          fmt::format("the bundle sample.epb is damaged: byte {}, which has no meaning, is not zero", place));
+  }
+  // Three entries have 12 bytes of names, and padding behind them.
+  const std::string three = encoded({sample_entry("a", 64), sample_entry("b", 64), sample_entry("c", 64)});
+  const uint64_t three_parts = cache::bundle::number_at<uint64_t>(three, 32);
+  std::string bytes = three;
+  bytes[cache::bundle::places(3, three_parts).parts - 1] = 1;
+  CHECK(opened(three)->verify());
+  CHECK(!opened(with_checksums(bytes, 3, three_parts))->verify());
 }
 
 TEST_CASE("tables of any bytes, with right checksums: whatever is asked, nothing outside is read") {

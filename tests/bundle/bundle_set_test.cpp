@@ -105,3 +105,22 @@ TEST_CASE("the nearest kernel, and what differs") {
   CHECK(set.nearest(wanted.request, wanted.label)->label.dims.at("K") == 128);
   CHECK_FALSE(set.nearest("request 1\n", sample_entry("other", 64).label));
 }
+
+TEST_CASE("a kernel that is there and cannot be found or read says why, and not that nothing differs") {
+  const BundleEntry wanted = sample_entry("gate", 64);
+  const std::string good = encoded({wanted});
+  MemoryFileSystem disk;
+  const auto differs_in = [&](const std::string& bytes) {
+    BundleSet set(disk, {}, nullptr);
+    REQUIRE(set.add(bytes, "b.epb"));
+    CHECK(!set.find(wanted.request));
+    return set.nearest(wanted.request, wanted.label)->differs;
+  };
+  const uint64_t parts = cache::bundle::number_at<uint64_t>(good, 32), row = cache::bundle::places(1, parts).entries;
+  std::string bytes = good;
+  bytes[row] = static_cast<char>(bytes[row] + 1);
+  CHECK(differs_in(with_checksums(bytes, 1, parts)).starts_with("nothing but the digest of the request"));
+  bytes = good;
+  bytes[good.find("ELF of gate")] = 'e';
+  CHECK(differs_in(bytes).find("does not have its checksum") != std::string::npos);
+}

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/digest.h"
+#include "cache/bundle_format.h"
 #include "cache/bundle_reader.h"
 #include "cache/bundle_writer.h"
 #include "tests/support/catch.h"
@@ -39,6 +41,18 @@ inline cache::BundlePtr opened(std::string bytes) {
   INFO((bundle ? std::string() : bundle.error().message));
   REQUIRE(bundle);
   return *std::move(bundle);
+}
+
+// Bytes with right checksums, as somebody could make them who means ill.
+inline std::string with_checksums(std::string bytes, uint64_t entries, uint64_t parts) {
+  const cache::bundle::Places at = cache::bundle::places(entries, parts);
+  std::string index;
+  cache::bundle::append(index, digest(std::string_view(bytes).substr(0, at.index_digest)));
+  bytes.replace(at.index_digest, index.size(), index);
+  bytes.resize(bytes.size() - cache::bundle::digest_bytes);
+  const Digest whole = digest(bytes);
+  cache::bundle::append(bytes, whole);
+  return bytes;
 }
 
 inline bool same_entry(const cache::BundleEntry& a, const cache::BundleEntry& b) {
