@@ -242,16 +242,24 @@ Result<CompiledKernelPtr> Engine::State::compile(PlannedKernel planned, Clock::t
 
   size_t best = 0;
   std::vector<Refusal> refusals;
+  std::vector<RefusedPlan> just_left;  // compiled by this very call, which took as long, and not said to be left
   for (size_t i = 0; i < plans.size(); ++i) {
     Result<std::variant<Artifact, Refusal>> got = store.get(build(i), if_absent);
     if (!got) return missed(got.error());
-    if (auto* artifact = std::get_if<Artifact>(&*got)) return finish(i, std::move(*artifact));
+    if (auto* artifact = std::get_if<Artifact>(&*got)) {
+      if (!just_left.empty())
+        say(LogLevel::warn,
+            fmt::format("kernel '{}': '{}' is used; plans that were compiled before it and left: {}", plans[i].kernel,
+                        lowering::schedule_name(plans[i].schedule), tried_text(just_left)));
+      return finish(i, std::move(*artifact));
+    }
     refusals.push_back(std::get<Refusal>(*got));
     add(refusals[i].times);
     if (refusals[i].better_than(refusals[best])) best = i;
     made->refused.push_back({lowering::schedule_name(plans[i].schedule), refusals[i].reason()});
     // Who tuned expects that plan.
     const bool tuned_one = planned.is_tuned(i) && plans.size() > 1;
+    if (refusals[i].compiled && !tuned_one) just_left.push_back(made->refused.back());
     say(tuned_one ? LogLevel::warn : LogLevel::info,
         fmt::format("kernel '{}': the plan '{}'{} is left, because it {} (tried {} of {} plans)", plans[i].kernel,
                     made->refused[i].schedule, tuned_one ? " of the tuning file" : "", made->refused[i].reason, i + 1,
