@@ -2,6 +2,7 @@
 the C interface or on the interpreter through the command. Tensors are torch's, in a pool by the names of the specs."""
 
 import concurrent.futures
+import json
 import os
 import pathlib
 import re
@@ -97,6 +98,11 @@ def names_of(file, kernel, statement):
     return re.findall(r"[A-Za-z]\w*", " ".join(lines))
 
 
+def dims_of(file, kernel, sizes):
+    """The numbers of a kernel's `dim`s, as a command line has them."""
+    return ",".join(f"{name}={sizes[name]}" for name in names_of(file, kernel, "dim"))
+
+
 def accumulated(file, kernel):
     return re.findall(r"(?m)^  out +(\w+) .*\+=", kernel_text(file, kernel))
 
@@ -121,7 +127,7 @@ class GpuKernels:
         os.environ.setdefault("EPIFUSE_LIBRARY", str(build / "jit/libepifuse.so"))
         import epifuse_c
         self.command, self.cache = build / "tools/epifuse", os.path.join(folder, "cache")
-        self.error, self.engine, self.loaded = epifuse_c.EpifuseError, epifuse_c.Engine(self.cache), {}
+        self.engine, self.loaded = epifuse_c.Engine(self.cache), {}
 
     def load(self, file, kernel, sizes, schedule=None):
         dims = {name: sizes[name] for name in names_of(file, kernel, "dim")}
@@ -134,23 +140,22 @@ class GpuKernels:
         """Compiles into the engine's cache, in a process each: NVRTC's threads wait for each other. A failure is told when
         the kernel is used."""
         def compile_one(file, kernel, sizes, schedule=None):
-            dims = ",".join(f"{name}={sizes[name]}" for name in names_of(file, kernel, "dim"))
-            subprocess.run([self.command, "compile", spec_path(file), "--kernel", kernel, "--dims", dims,
-                            *(["--schedule", schedule] if schedule else [])], capture_output=True, check=False,
-                           env={**os.environ, "EPIFUSE_CACHE_DIR": self.cache})
+            subprocess.run([self.command, "compile", spec_path(file), "--kernel", kernel,
+                            "--dims", dims_of(file, kernel, sizes), *(["--schedule", schedule] if schedule else [])],
+                           capture_output=True, check=False, env={**os.environ, "EPIFUSE_CACHE_DIR": self.cache})
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(lambda one: compile_one(*one), wanted))
 
     def schedules(self, file, kernel, sizes):
-        """Every plan of the family that comes first: the names are in the message that refuses one that is not. The general
-        launches behind a memory pass add in an order of their own."""
-        try:
-            self.load(file, kernel, sizes, "no such plan")
-        except self.error as error:
-            found = re.search(r"tried unasked[^:]*(?:: epifuse[^:]*)? are: ([^\n]*)", str(error))
-            plans = found.group(1).split(", ") if found else []
-            return [plan for plan in plans if plan != "pointwise" or len(plans) == 1]
-        return []
+        """Every plan that is tried unasked, of the family that comes first: the general launches behind a memory pass add
+        in an order of their own."""
+        done = subprocess.run([self.command, "explain", spec_path(file), "--kernel", kernel,
+                               "--dims", dims_of(file, kernel, sizes), "--json"], capture_output=True, text=True, check=False,
+                              env={**os.environ, "EPIFUSE_CACHE_DIR": self.cache})
+        if done.returncode != 0:
+            raise RuntimeError(f"{file} {kernel}: {done.stdout}{done.stderr}")
+        plans = [row["plan"] for row in json.loads(done.stdout)["kernels"][0]["plan"]["plans"]]
+        return [plan for plan in plans if plan != "pointwise" or len(plans) == 1]
 
     def prepare(self, file, kernel, pool, sizes, schedule=None):
         loaded, tensors = self.load(file, kernel, sizes, schedule), {}
