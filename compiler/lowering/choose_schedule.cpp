@@ -17,7 +17,7 @@ namespace {
 constexpr int operand_row_bytes = 128;
 constexpr int barrier_bytes_per_stage = 16;
 constexpr int alignment = 1024;  // of a stage and of a slot: the swizzle's pattern
-constexpr int most_stages = 16, most_band = 1024;
+constexpr int most_stages = 16;
 constexpr int most_weight_of_code = 50;          // in a loop that still fits into 32 KiB of instructions
 constexpr int most_weight_beside_branches = 70;  // heavier epilogues spill where branches fetch accumulators
 // Plans that are tried before the last ways out: the narrowest tile, and it with every value by itself.
@@ -148,6 +148,17 @@ class Planner {
     return plan;
   }
 
+  // The same, in the order that suits it.
+  std::optional<KernelPlan> make_usual(ScheduleName wanted) {
+    std::optional<KernelPlan> plan = make(wanted);
+    if (!plan) return plan;
+    const TileOrder order = usual_order(graph_, *plan);
+    if (order.band == plan->schedule.band && order.dynamic == plan->schedule.dynamic) return plan;
+    wanted.band = order.band;
+    wanted.dynamic = order.dynamic;
+    return make(wanted);
+  }
+
   const std::string& why() const { return why_; }
 
   // Whether computing each value by itself is another way.
@@ -197,7 +208,7 @@ void sort_by_cost(std::vector<KernelPlan>& plans) {
 std::vector<KernelPlan> usual_plans(Planner& planner, std::vector<ImpossiblePlan>* impossible = nullptr) {
   std::vector<KernelPlan> plans;
   for (const TileChoice& choice : tile_choices) {
-    if (std::optional<KernelPlan> plan = planner.make({Family::gemm, choice.cooperative, choice.tile_columns})) {
+    if (std::optional<KernelPlan> plan = planner.make_usual({Family::gemm, choice.cooperative, choice.tile_columns})) {
       plans.push_back(*std::move(plan));
     } else if (impossible) {
       Schedule schedule;
@@ -210,11 +221,11 @@ std::vector<KernelPlan> usual_plans(Planner& planner, std::vector<ImpossiblePlan
   return plans;
 }
 
-// The bands worth trying: those as wide as the matrix are all the same.
-std::vector<int> bands_to_try(int64_t column_tiles) {
+// The bands worth trying, the planner's first: those as wide as the matrix are all the same.
+std::vector<int> bands_to_try(int first, int64_t column_tiles) {
   std::vector<int> bands;
   std::set<int64_t> widths;
-  for (const int band : {usual_band, 2, 4, 16})
+  for (const int band : {first, usual_band, 2, 4, 16})
     if (widths.insert(std::min<int64_t>(band, column_tiles)).second) bands.push_back(band);
   return bands;
 }
@@ -254,7 +265,7 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
   if (narrowest - plans.begin() >= shortlist) std::rotate(plans.begin() + shortlist, narrowest, narrowest + 1);
   plans.resize(std::min(plans.size(), static_cast<size_t>(shortlist + 1)));
   last.separate = true;
-  if (std::optional<KernelPlan> plan = planner.make(last)) {
+  if (std::optional<KernelPlan> plan = planner.make_usual(last)) {
     plan->cost = std::max(plan->cost, plans.back().cost);
     plans.push_back(*std::move(plan));
   }
@@ -268,7 +279,7 @@ std::vector<KernelPlan> all_plans(const ir::Graph& graph, const KernelPlan& base
     const Schedule& schedule = usual.schedule;
     ScheduleName name{Family::gemm, schedule.cooperative, schedule.tile_columns};
     const int64_t tile = int64_t{usual.part_tile()} * schedule.slices();
-    for (const int band : bands_to_try((base.gemm.part_columns + tile - 1) / tile))
+    for (const int band : bands_to_try(schedule.band, (base.gemm.part_columns + tile - 1) / tile))
       for (int fewer = 0; fewer <= 2; ++fewer)
         for (const bool dynamic : {false, true}) {
           name.stages = schedule.usual_stages - fewer;

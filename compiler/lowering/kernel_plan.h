@@ -202,7 +202,7 @@ bool has_wide_blocks(const Epilogue& epilogue);
 //   pointwise  the launches of KernelPlan::pointwise
 enum class Family { gemm, pass, pointwise };
 
-constexpr int usual_band = 8;
+constexpr int usual_band = 8, most_band = 1024;
 
 // How a plan's main launch goes about its tiles; pointwise launches have nothing of it.
 struct Schedule {

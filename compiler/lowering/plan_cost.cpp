@@ -29,6 +29,9 @@ struct Constants {
   double adding_bytes_per_cycle = 23.5, two_rows_ahead = 0.87;
   // … which narrow tiles add to their main loop: its operands leave them no way to memory. Wide tiles hide it.
   double adding_in_narrow_tiles = 0.6;
+  // What a multiprocessor has of memory in a cycle; the part of a main loop from which on its traffic is the limit; and
+  // waves up to which dealing tiles out costs more than it gains.
+  double memory_bytes_per_cycle = 25.5, limited = 0.72, few_waves = 30;
   double split_lines = 1.25;  // of a main loop whose weight comes by halves of 128-byte lines, though whole ones exist
 
   int place_registers = 28;     // what keeps a thread's place in the tile, in the count of registers_of
@@ -143,13 +146,20 @@ double waves(const ir::Graph& graph, const KernelPlan& plan) {
   return up(tiles, constants.multiprocessors);
 }
 
+// A number, or what a group has of the rows that only a launch knows.
+double number_or_share(const ir::Graph& graph, const Gemm& gemm, const ir::Extent& extent) {
+  if (const std::optional<int64_t> fixed = graph.fixed_value(extent)) return static_cast<double>(*fixed);
+  const std::optional<int64_t> groups = gemm.grouped() ? graph.fixed_value(gemm.groups) : std::nullopt;
+  return constants.launch_rows / static_cast<double>(std::max<int64_t>(1, groups.value_or(constants.launch_groups)));
+}
+
+double depth_of(const ir::Graph& graph, const Gemm& gemm) {
+  return up(number_or_share(graph, gemm, gemm.depth), k_tile) * k_tile * gemm.segments;
+}
+
 double main_loop_cycles(const ir::Graph& graph, const KernelPlan& plan) {
-  const std::optional<int64_t> fixed = graph.fixed_value(plan.gemm.depth);
-  const std::optional<int64_t> groups = plan.gemm.grouped() ? graph.fixed_value(plan.gemm.groups) : std::nullopt;
-  const double of_launch =
-      constants.launch_rows / static_cast<double>(std::max<int64_t>(1, groups.value_or(constants.launch_groups)));
-  const double depth = up(fixed ? static_cast<double>(*fixed) : of_launch, k_tile) * k_tile * plan.gemm.segments;
-  return 2.0 * tile_rows * plan.schedule.tile_columns * plan.schedule.slices() * depth / constants.flops_per_cycle;
+  return 2.0 * tile_rows * plan.schedule.tile_columns * plan.schedule.slices() * depth_of(graph, plan.gemm) /
+         constants.flops_per_cycle;
 }
 
 double epilogue_cycles(const KernelPlan& plan, const EpilogueCost& epilogue) {
@@ -168,6 +178,27 @@ double adding_cycles(const ir::Graph& graph, const KernelPlan& plan) {
                storage_bits(graph.outputs[static_cast<size_t>(sink.output)].tensor.type.storage()) / 8;
   const double rate = constants.adding_bytes_per_cycle * (plan.leaves_registers() ? 1 : constants.two_rows_ahead);
   return bytes * tile_rows * plan.part_tile() * plan.schedule.slices() / rate;
+}
+
+int stored_bits(const ir::Tensor& tensor) { return storage_bits(tensor.type.storage()); }
+
+// Bytes of memory that a tile reads and writes. A band's columns stay in the L2 cache for all rows of a group, and a
+// tile's rows for a band; what goes through the epilogue comes and goes once.
+double bytes_of_tile(const ir::Graph& graph, const KernelPlan& plan) {
+  const Gemm& gemm = plan.gemm;
+  const int columns = plan.part_tile() * plan.schedule.slices();
+  const double row_tiles = std::max(1.0, number_or_share(graph, gemm, gemm.rows) / tile_rows);
+  const double band = std::min<double>(usual_band, up(static_cast<double>(gemm.part_columns), columns));
+  double bits = (tile_rows / band + plan.schedule.tile_columns * plan.schedule.slices() / row_tiles) *
+                depth_of(graph, gemm) * stored_bits(graph.inputs[static_cast<size_t>(gemm.a[0].input)].tensor);
+  for (const EpilogueInput& in : plan.epilogue.inputs)
+    if (in.broadcast == Broadcast::tile)
+      bits += tile_rows * columns * stored_bits(graph.inputs[static_cast<size_t>(in.input)].tensor);
+  for (const Sink& sink : plan.epilogue.sinks)
+    if (!is_reduction(sink.kind))
+      bits += tile_rows * columns * static_cast<double>(sink.values.size()) * (sink.accumulate ? 2 : 1) *
+              stored_bits(graph.outputs[static_cast<size_t>(sink.output)].tensor);
+  return bits / 8;
 }
 
 }  // namespace
@@ -189,6 +220,17 @@ bool outlasts_main_loop(const ir::Graph& graph, const KernelPlan& plan, const Ep
   return epilogue_cycles(plan, epilogue) > main_loop_cycles(graph, plan);
 }
 
+TileOrder usual_order(const ir::Graph& graph, const KernelPlan& plan) {
+  const double limit = constants.limited * main_loop_cycles(graph, plan);
+  const double memory = bytes_of_tile(graph, plan) / constants.memory_bytes_per_cycle;
+  TileOrder order;
+  order.dynamic = memory > limit && waves(graph, plan) > constants.few_waves;
+  const int64_t columns = int64_t{plan.part_tile()} * plan.schedule.slices();
+  if (order.dynamic && adding_cycles(graph, plan) > limit)
+    order.band = std::clamp(static_cast<int>((plan.gemm.part_columns + columns - 1) / columns), usual_band, most_band);
+  return order;
+}
+
 double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue) {
   const Schedule& schedule = plan.schedule;
   const double main_loop = main_loop_cycles(graph, plan), work = epilogue_cycles(plan, epilogue);
@@ -201,7 +243,9 @@ double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const Epilogu
   double cost = waves(graph, plan) * (std::max(products + beside_products, adding) + beside);
   if (will_spill(plan, epilogue)) cost *= constants.spill;
   if (schedule.separate) cost *= constants.one_by_one;
-  const int others = (schedule.stages != schedule.usual_stages) + (schedule.band != usual_band) + schedule.dynamic;
+  const TileOrder usual = usual_order(graph, plan);
+  const int others =
+      (schedule.stages != schedule.usual_stages) + (schedule.band != usual.band) + (schedule.dynamic != usual.dynamic);
   return cost * std::pow(constants.other_choice, others);
 }
 
