@@ -57,7 +57,11 @@ class LargeTensors {
 
   void run(const jit::CompiledKernelPtr& kernel) {
     arguments.dims = kernel->dims();
-    const auto call = must(runtime::bind_call(must(engine().load(kernel, gpu().device)).module, arguments));
+    const runtime::ModulePtr module = must(engine().load(kernel, gpu().device)).module;
+    const int64_t bytes = must(runtime::workspace_bytes(*module, arguments));
+    const auto workspace = must(runtime::DeviceBuffer::allocate(gpu().device, static_cast<size_t>(bytes)));
+    arguments.workspace = {workspace.pointer(), bytes};
+    const auto call = must(runtime::bind_call(module, arguments));
     must(call.launch(gpu().stream.get()));
     must(call.synchronize(gpu().stream.get()));
   }
