@@ -3,9 +3,10 @@
 
     tools/bench_peers.py [--build build/release] [-o bench.json] [--rows forward,ragged,formats,backward,wgrad] [--shapes all]
 
-Hot: the compared kernels alone run for 3 s, then in turn (A B C .. C B A) without pause; SM clock and power are sampled
-meanwhile and printed, and figures count when the median clock is below 1500 MHz. Full clock: single launches with a pause
-of 20 ms before each; those figures carry no target. Random data. TFLOP/s count the GEMM alone.
+Hot: the compared kernels alone run for 3 s, then in rounds without pause, each in another order, since what runs before a
+kernel decides how much of the power limit is left to it; SM clock and power are sampled meanwhile and printed, and figures
+count when the median clock is below 1500 MHz. Full clock: single launches with a pause of 20 ms before each; those figures
+carry no target. Random data. TFLOP/s count the GEMM alone.
 
 forward: x[M, K] . w[E, N, K]
 grouped         torch._grouped_mm, bf16
@@ -38,6 +39,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import statistics
 import subprocess
 import sys
@@ -274,9 +276,10 @@ def hot(functions, seconds=3.0, rounds=16):
     clock = Clock()
     clock.start()
     events = {name: [] for name in functions}
-    order = list(functions)
+    order, shuffled = list(functions), random.Random(1)
     for index in range(rounds):
-        for name in order if index % 2 == 0 else reversed(order):
+        shuffled.shuffle(order)
+        for name in order:
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             functions[name]()
