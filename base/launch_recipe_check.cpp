@@ -7,14 +7,12 @@
 #include <string>
 
 #include "base/launch_recipe.h"
+#include "base/recipe_limits.h"
 
 namespace epifuse {
 namespace {
 
-// Far above what any kernel needs; they keep a hostile file from asking for absurd work.
-constexpr size_t most_entries = 1024;
-constexpr size_t longest_name = 256;
-constexpr size_t most_axes = 8;
+using recipe_limits::longest_name, recipe_limits::most_axes, recipe_limits::most_entries;
 constexpr uint32_t most_threads = 1024;
 constexpr uint32_t most_shared_bytes = 256 * 1024;
 
@@ -86,8 +84,8 @@ class Checker {
  private:
   void collect_symbols() {
     for (const RecipeSymbol& s : recipe_.symbols) {
-      require(is_name(s.name) && s.name != "sm_count" && sizes_.insert(s.name).second, "symbols",
-              fmt::format("must have different names other than sm_count, not '{}'", s.name));
+      require(is_name(s.name) && s.name != multiprocessors_name && sizes_.insert(s.name).second, "symbols",
+              fmt::format("must have different names other than {}, not '{}'", multiprocessors_name, s.name));
       require(s.multiple >= 1, "symbols", fmt::format("must have positive multiples, '{}' has {}", s.name, s.multiple));
     }
     for (const RecipeTensor& t : recipe_.tensors) {
@@ -196,7 +194,7 @@ class Checker {
     e.collect_symbols(used);
     for (const std::string& name : used) {
       const bool known = sizes_.count(name) || (allowed != Allowed::sizes && strides_.count(name)) ||
-                         (allowed == Allowed::all && name == "sm_count");
+                         (allowed == Allowed::all && name == multiprocessors_name);
       require(known, where, fmt::format("uses '{}', which is unknown there", name));
     }
   }

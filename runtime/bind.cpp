@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <limits>
 
+#include "base/recipe_limits.h"
 #include "runtime/store_integer.h"
 #include "runtime/tensor_map.h"
 
@@ -157,7 +158,7 @@ class Binder {
   // c of `sm_count * c`; 0: it is something else.
   static int64_t sm_factor(const IntExpr& e) {
     const auto is_count = [](const IntExpr& part) {
-      return part.op() == IntExpr::Op::symbol && part.name() == "sm_count";
+      return part.op() == IntExpr::Op::symbol && part.name() == multiprocessors_name;
     };
     if (is_count(e)) return 1;
     if (e.op() != IntExpr::Op::mul || !is_count(e.left())) return 0;

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <utility>
 
+#include "base/recipe_limits.h"
+
 namespace epifuse::runtime {
 
 CompiledRecipe::CompiledRecipe(LaunchRecipe from) : recipe(std::move(from)) {
@@ -15,7 +17,7 @@ CompiledRecipe::CompiledRecipe(LaunchRecipe from) : recipe(std::move(from)) {
     }
   }
   sm_count_slot = static_cast<int>(slot_names.size());
-  slot_names.push_back("sm_count");
+  slot_names.emplace_back(multiprocessors_name);
 
   const IntProgram::SlotOf slot_of = [this](std::string_view name) { return slot(name); };
   const auto program = [&](const IntExpr& e) { return IntProgram(e, slot_of); };

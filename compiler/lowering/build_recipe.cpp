@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/recipe_limits.h"
 #include "compiler/ir/buffers.h"
 #include "compiler/lowering/operand_maps.h"
 #include "compiler/lowering/plan_groups.h"
@@ -40,7 +41,8 @@ class Writer {
     add_addresses();
     add_numbers();
     close_fields(step_);
-    step_.grid = min(IntExpr::symbol("sm_count") * plan_.schedule.ctas, most_row_tiles(graph_, plan_) * column_tiles());
+    step_.grid = min(IntExpr::symbol(std::string(multiprocessors_name)) * plan_.schedule.ctas,
+                     most_row_tiles(graph_, plan_) * column_tiles());
     step_.waits = true;
     if (std::optional<RecipeStep> clear = clearing_step(plan_, step_)) recipe_.steps.push_back(*std::move(clear));
     recipe_.steps.push_back(step_);

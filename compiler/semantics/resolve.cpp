@@ -7,6 +7,7 @@
 #include "base/ensure.h"
 #include "compiler/semantics/context.h"
 #include "compiler/semantics/dimensions.h"
+#include "compiler/semantics/limits.h"
 #include "compiler/semantics/stores.h"
 #include "compiler/semantics/taps.h"
 #include "compiler/semantics/tensors.h"
@@ -37,6 +38,7 @@ class KernelResolver {
       if (const Symbol* symbol = context_.find(in->name.text); symbol->meaning == Meaning::input)
         check_option_inputs(context_, in->tensor, context_.graph.inputs[symbol->id].tensor);
     add_taps(context_, kernel_);
+    check_limits(context_, kernel_.name);
     check_kernel(context_, kernel_);
   }
 

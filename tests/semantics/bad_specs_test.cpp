@@ -190,6 +190,12 @@ const BadSpec in_kernel[] = {
     {"const c = |1 / 0", "the constant is inf"},
     {"param c = |x", "'x' is not a constant"},
     {"const c = |gemm(1, 2)", "'gemm' has no constant result"},
+    // What a launch calls its own
+    {"in |workspace : f32[M]", "no tensor can be called 'workspace'"},
+    {"out |workspace : bf16[M, N] = h", "no tensor can be called 'workspace'"},
+    {"dim |sm_count = 2", "no dimension can be called 'sm_count'"},
+    {"dim A = 2, B = 2, C = 2, D = 2, F = 2, G = 2\nin |a : f32[A, B, C, D, F, G, K, N, I]",
+     "'a' has 9 dimensions, and a tensor has at most 8"},
 };
 
 // Whole files.
@@ -234,6 +240,31 @@ TEST_CASE("the frame of the bad specs is right") {
   const Diagnostics diagnostics = check_text(head + "  in sizes : f32[S, L, T]" + tail);  // each dyn is in a buffer
   INFO(diagnostics.print());
   CHECK(diagnostics.all().empty());
+}
+
+TEST_CASE("names of more than 100 characters") {
+  const std::string longest(100, 'n'), longer(101, 'n'), says = "a name has at most 100 characters, this one has 101";
+  CHECK(check_text("kernel " + longest + " {\n out y : f32 = 1\n}\n").all().empty());
+  expect_one("kernel |" + longer + " {\n out y : f32 = 1\n}\n", says);
+  const std::string sizes = "in sizes : f32[S, L, T]\n";  // each dyn is in a buffer
+  CHECK(check_text(head + sizes + "in " + longest + " : f32[M]" + tail).all().empty());
+  for (const char* line : {"in |{} : f32[M]", "out |{} : bf16[M, N] = h", "dim |{} = 4", "param |{}"})
+    expect_one(head + fmt::format(fmt::runtime(line), longer) + tail, says);
+  CHECK(check_text(head + sizes + longer + " = h + 1" + tail).all().empty());  // of a value: no launch hears of it
+}
+
+TEST_CASE("more than a launch can be given") {
+  const auto spec = [](std::string_view line, int count) {
+    std::string text = "kernel |k {\n";
+    for (int i = 0; i < count; ++i) text += fmt::format(fmt::runtime(line), i);
+    return text + " out y : f32 = 1\n}\n";
+  };
+  const auto is_right = [](std::string text) { return check_text(text.erase(text.find('|'), 1)).all().empty(); };
+  CHECK(is_right(spec(" in x{} : f32\n", 1023)));
+  expect_one(spec(" in x{} : f32\n", 1024), "1025 buffers are more than the 1024 that a kernel takes");
+  CHECK(is_right(spec(" param x{}\n", 1024)));
+  expect_one(spec(" param x{}\n", 1025), "1025 params are more than the 1024 that a kernel takes");
+  expect_one(spec(" dim D{} = 1\n", 1025), "1025 dimensions are more than the 1024 that a kernel takes");
 }
 
 TEST_CASE("one mistake in a kernel, one message at its place") {

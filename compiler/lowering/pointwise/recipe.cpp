@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <set>
 
+#include "base/recipe_limits.h"
 #include "compiler/ir/buffers.h"
 #include "compiler/lowering/plan_groups.h"
 #include "compiler/lowering/recipe_fields.h"
@@ -149,7 +150,7 @@ class Writer {
     params(launch);
     close_fields(step_);
     const IntExpr needed = ceil_div(items, launch.warps ? pointwise_threads / warp : pointwise_threads);
-    step_.grid = min(IntExpr::symbol("sm_count") * blocks_per_multiprocessor, needed);
+    step_.grid = min(IntExpr::symbol(std::string(multiprocessors_name)) * blocks_per_multiprocessor, needed);
     step_.waits = true;
     recipe_.steps.push_back(step_);
   }
