@@ -51,7 +51,9 @@ Report format(const CommandLine& line, Surroundings& world) {
     if (line.check_only) {
       if ((*result)->changed) problem(fmt::format("'{}' is not formatted", path));
     } else if ((*result)->changed || to != path) {
-      if (Status written = write(to, (*result)->text, world); !written) {
+      Status written = to == path ? Status() : check_no_used_file_replaced(path, world.disk, to);
+      if (written) written = write(to, (*result)->text, world);
+      if (!written) {
         problem(written.error().message);
         files.back()["ok"] = false;
       } else {

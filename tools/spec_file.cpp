@@ -56,4 +56,14 @@ Result<std::string> read_spec_text(const std::string& path, FileSystem& disk) {
   return std::move(**text);
 }
 
+Status check_no_used_file_replaced(const std::string& spec, FileSystem& disk, const std::string& output) {
+  SpecFiles files(disk);
+  Diagnostics ignored;  // of files that cannot be read, which are none to be kept
+  const Result<Program> program = load_program(spec, files, ignored);
+  if (!program) return program.error();
+  std::vector<FileRead> used = files_read(*program);
+  used.erase(used.begin());
+  return check_not_replaced(output, used);
+}
+
 }  // namespace epifuse::tools

@@ -18,4 +18,7 @@ Result<Program> read_spec(const std::string& path, FileSystem& disk, Diagnostics
 // The text of that file alone, whatever it uses; the same errors.
 Result<std::string> read_spec_text(const std::string& path, FileSystem& disk);
 
+// An error (user) when `output` is a file that the spec uses. The spec itself it may be, and there may be mistakes.
+Status check_no_used_file_replaced(const std::string& spec, FileSystem& disk, const std::string& output);
+
 }  // namespace epifuse::tools

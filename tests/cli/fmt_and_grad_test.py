@@ -81,6 +81,23 @@ class FmtTest(support.CliTest):
         self.assertEqual(self.text(ugly), UGLY)
         self.refuses(1, "fmt", ugly, "-o", "missing/new.epi", says="there is no directory 'missing'")
 
+    def test_another_file_is_none_that_the_spec_uses(self):
+        library = self.write("lib.epi", "fn twice(v) = v*2\n")
+        self.write("between.epi", 'use "lib.epi"\n')
+        os.symlink(library, self.path("link.epi"))
+        for used in "lib.epi", "between.epi":
+            ugly = self.write("ugly.epi", f'use "{used}"\n' + UGLY)
+            for output in "lib.epi", "link.epi":
+                self.refuses(1, "fmt", ugly, "-o", output,
+                             says=f"cannot write '{output}': it is a file of the spec that is read")
+        self.assertEqual(self.text(library), "fn twice(v) = v*2\n")
+        # What is used and cannot be read is no reason, nor is the spec itself.
+        ugly = self.write("ugly.epi", 'use "nowhere.epi"\nuse "lib.epi"\n' + UGLY)
+        self.refuses(1, "fmt", ugly, "-o", "lib.epi", says="it is a file of the spec that is read")
+        self.run_epifuse("fmt", ugly, "-o", self.path("new.epi"))
+        self.run_epifuse("fmt", ugly, "-o", "ugly.epi")
+        self.assertEqual(self.text(ugly), self.text(self.path("new.epi")))
+
     def test_a_spec_with_mistakes_is_left_alone(self):
         bad, ugly = self.write("bad.epi", "kernel k {\n  in  x : \n}\n"), self.write("ugly.epi", UGLY)
         out, err = self.run_epifuse("fmt", bad, ugly, code=1)
