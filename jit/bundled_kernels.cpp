@@ -34,6 +34,18 @@ std::string source_of(const PlannedKernel& planned, const std::string& name) {
   return plan ? source_of(planned, *plan) : "";
 }
 
+// The plan that the tuning file names, by its one name: there it may be spelled otherwise.
+std::string tuned_plan(const PlannedKernel& planned) {
+  return planned.lowered.has_preferred ? lowering::schedule_name(planned.lowered.plans.front().schedule)
+                                       : planned.tuned;
+}
+
+// Whether a bundle's kernel was built where the tuning file named that plan. Earlier versions wrote the name as it was
+// spelled.
+bool same_tuned(const BundleInfo& info, const PlannedKernel& planned) {
+  return info.tuned == tuned_plan(planned) || info.tuned == planned.tuned;
+}
+
 std::string content_of(const cache::BundleEntry& entry) {
   ArtifactRecord parts;
   parts.add("request", entry.request).add("label", entry.label.text()).add("recipe", entry.recipe);
@@ -96,7 +108,7 @@ cache::BundleEntry bundle_entry(const CompiledKernel& kernel, const std::string&
   info.toolchain = toolchain;
   info.key = kernel.key;
   info.plan = kernel.schedule();
-  info.tuned = kernel.planned.tuned;
+  info.tuned = tuned_plan(kernel.planned);
   info.source = source_of(kernel.planned, info.plan);
   for (const RefusedPlan& plan : kernel.refused)
     info.refused.push_back({plan.schedule, plan.reason, source_of(kernel.planned, plan.schedule)});
@@ -125,9 +137,13 @@ std::string why_stale(const BundleInfo& info, const PlannedKernel& planned) {
   const auto changed = [&](const std::string& plan, const std::string& source) {
     return source_of(planned, plan) != source;
   };
-  if (info.tuned != planned.tuned)
-    return fmt::format("the tuning file names {}, not {}", planned.tuned.empty() ? "no plan" : planned.tuned,
-                       info.tuned.empty() ? "none" : info.tuned);
+  // What the tuning file names counts where it leads to another plan: it may be the one that would be taken anyway.
+  const auto other_plan = [&](const std::string& why) {
+    return same_tuned(info, planned)
+               ? why
+               : fmt::format("the tuning file names {}, not {}", planned.tuned.empty() ? "no plan" : planned.tuned,
+                             info.tuned.empty() ? "none" : info.tuned);
+  };
   for (const lowering::KernelPlan& plan : planned.lowered.plans) {
     const std::string name = lowering::schedule_name(plan.schedule);
     const auto refused = std::find_if(info.refused.begin(), info.refused.end(),
@@ -136,10 +152,10 @@ std::string why_stale(const BundleInfo& info, const PlannedKernel& planned) {
       if (changed(name, refused->source)) return fmt::format("the plan {}, then refused, has other code now", name);
       continue;
     }
-    if (name != info.plan) return fmt::format("the plan is now {}, not {}", name, info.plan);
+    if (name != info.plan) return other_plan(fmt::format("the plan is now {}, not {}", name, info.plan));
     return changed(name, info.source) ? fmt::format("the plan {} has other code now", name) : "";
   }
-  return fmt::format("there is no plan {} any more", info.plan);
+  return other_plan(fmt::format("there is no plan {} any more", info.plan));
 }
 
 BundleAnswer ask_bundles(cache::BundleSet& bundles, const PlannedKernel& planned, bool tuned_first) {
@@ -158,7 +174,9 @@ BundleAnswer ask_bundles(cache::BundleSet& bundles, const PlannedKernel& planned
     answer.unusable = fmt::format("{} cannot be used: {}", who, info.error().message);
     return answer;
   }
-  if (tuned_first && planned.lowered.has_preferred && planned.tuned != info->tuned) {
+  // One that has another plan because the tuning file's was refused when it was built is what a compile would make.
+  if (tuned_first && planned.lowered.has_preferred && info->plan != tuned_plan(planned) &&
+      !same_tuned(*info, planned)) {
     answer.passed_over =
         fmt::format("{} has the plan {}, and the tuning file names {}", who, info->plan, planned.tuned);
     return answer;

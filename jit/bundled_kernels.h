@@ -26,7 +26,7 @@ struct BundleInfo {
   std::string toolchain;  // its identity: recorded, and not matched
   std::string key;        // the name that the cache has for the artifact
   std::string plan;       // of the schedule
-  std::string tuned;      // the plan that the tuning file named; empty: none
+  std::string tuned;      // the plan that the tuning file named, by its one name; empty: none
   // Digest of everything that the toolchain was given (ArtifactKey::first): another one means that today's compiler
   // would make another kernel.
   std::string source;

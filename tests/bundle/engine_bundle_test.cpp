@@ -333,8 +333,9 @@ TEST_CASE("what would be built otherwise today is stale, with the reason") {
   other.plan = "another";
   CHECK(jit::why_stale(other, built->planned) == "the plan is now " + info.plan + ", not another");
   other = info;
-  other.tuned = "pingpong 128x64";
-  CHECK(jit::why_stale(other, built->planned) == "the tuning file names no plan, not pingpong 128x64");
+  REQUIRE(built->planned.lowered.plans.size() > 1);
+  other.tuned = other.plan = lowering::schedule_name(built->planned.lowered.plans[1].schedule);
+  CHECK(jit::why_stale(other, built->planned) == "the tuning file names no plan, not " + other.plan);
   // Equal facts give equal bytes.
   CHECK(jit::BundleInfo::parse(info.to_json())->to_json() == info.to_json());
   CHECK_FALSE(jit::BundleInfo::parse("[]"));
@@ -389,6 +390,51 @@ TEST_CASE("a tuning file on the machine is newer than a bundle, unless nothing m
   CHECK(found->from == jit::From::bundle);
   CHECK(found->schedule() == other);
   CHECK(found->planned.is_tuned(found->plan));
+}
+
+TEST_CASE(
+    "a tuning file that names the plan that a bundle has, however it spells it, leaves the bundle's kernel good") {
+  MemoryFileSystem disk;
+  TestEngine builder(disk, "/built");
+  const jit::CompiledKernelPtr built = builder.compile();
+  const auto planned_with = [](const std::string& name) {
+    Diagnostics diagnostics;
+    const Program program = program_of(small_spec, diagnostics);
+    CompilerOptions options;
+    if (!name.empty()) options.tuned = [name](const std::string&) { return name; };
+    return *plan_kernel(program, "", options, diagnostics);
+  };
+  const std::string first = built->schedule();
+  // What the planner chooses by itself may be said.
+  const std::string spelled =
+      first + " stages " + std::to_string(built->planned.lowered.plans.front().schedule.usual_stages);
+  REQUIRE(planned_with(spelled).lowered.has_preferred);
+
+  // Built without a tuning file, with one, and with one that is spelled otherwise: all are the same kernel.
+  const auto bundle_with = [&](const std::string& name) {
+    return jit::bundle_entry(**builder->compile(planned_with(name)), "fake 1.0");
+  };
+  for (const std::string& with : {std::string(), first, spelled}) {
+    const cache::BundleEntry entry = bundle_with(with);
+    const jit::BundleInfo info = *jit::BundleInfo::parse(entry.info);
+    CHECK(info.tuned == (with.empty() ? "" : first));
+    cache::BundleSet bundles(disk, {}, nullptr);
+    REQUIRE(bundles.add(SharedBytes(*cache::encode_bundle({entry})), "b.epb"));
+    for (const std::string& now : {std::string(), first, spelled}) {
+      INFO("with '" << with << "', now '" << now << "'");
+      const PlannedKernel planned = planned_with(now);
+      CHECK(jit::why_stale(info, planned).empty());
+      const jit::BundleAnswer answer = jit::ask_bundles(bundles, planned, true);
+      CHECK(answer.kernel);
+      CHECK(answer.passed_over.empty());
+    }
+    // Another plan goes first, and makes what is there stale.
+    const PlannedKernel other = planned_with(first + " band 7");
+    REQUIRE(other.lowered.has_preferred);
+    CHECK(!jit::ask_bundles(bundles, other, true).kernel);
+    CHECK(jit::ask_bundles(bundles, other, false).kernel);
+    CHECK(contains(jit::why_stale(info, other), "the tuning file names " + first + " band 7, not "));
+  }
 }
 
 TEST_CASE("a plan that only a tuner lists is the bundle's also where there is no tuning file") {

@@ -518,6 +518,9 @@ class PrebuildTest(support.CliTest):
         self.assertEqual(plans[64], other)
         out, _ = self.run_epifuse("bundle", "diff", "dense.epb", "c.epb", code=5)
         self.assertIn(f"plan {plan}, {other}", out)
+        # A tuning file that names the plan that is there anyway makes nothing stale.
+        self.run_epifuse("prebuild", self.two, "--kernel", "dense", *DIMS[:4], "-o", "dense.epb", "--check", "--plans",
+                         self.tuning(plan))
         # --check knows it as well.
         out, _ = self.run_epifuse("prebuild", self.two, "--kernel", "dense", *DIMS[:2], "-o", "tuned.epb", "--check",
                                   code=5)
