@@ -7,7 +7,6 @@
 #include "base/json.h"
 #include "compiler/compiler.h"
 #include "compiler/semantics/resolve.h"
-#include "jit/tuned_plans.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/count_text.h"
@@ -77,8 +76,8 @@ Report describe(const jit::CompiledKernel& kernel, const CommandLine& line, Json
 std::optional<std::string> emit_plan(Stage stage, const Program& program, const CommandLine& line,
                                      const CompilerOptions& options, Surroundings& world, Json& fields,
                                      Diagnostics& diagnostics) {
-  jit::TunedPlans tuned(world.disk, world.settings.tuning, world.log);
-  const std::optional<TakenPlan> taken = taken_plan(tuned, program, line.kernel, options, world, diagnostics);
+  const std::optional<TakenPlan> taken =
+      taken_plan(*make_looking_engine(world), program, line.kernel, options, diagnostics);
   if (!taken) return std::nullopt;
   fields["plan"] = lowering::schedule_name(taken->plan().schedule);
   fields["may_be_left"] = taken->may_be_left.empty() ? Json() : Json(taken->may_be_left);

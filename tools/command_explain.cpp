@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
-#include "jit/tuned_plans.h"
 #include "tools/commands.h"
 #include "tools/compile_kernel.h"
 #include "tools/explanation.h"
@@ -28,10 +27,10 @@ Report explain(const CommandLine& line, Surroundings& world) {
 
   Report report;
   Json list = Json::array();
-  jit::TunedPlans tuned(world.disk, world.settings.tuning, world.log);
+  const std::unique_ptr<jit::Engine> engine = make_looking_engine(world);
   for (const SizedKernel& kernel : **kernels) {
     CompilerOptions options = kernel.compiler_options(line);
-    std::optional<TakenPlan> taken = taken_plan(tuned, *program, kernel.name, options, world, diagnostics);
+    std::optional<TakenPlan> taken = taken_plan(*engine, *program, kernel.name, options, diagnostics);
     if (!taken) return failure(std::move(diagnostics));
     Result<Explanation> explanation = explain_kernel(kernel, *std::move(taken));
     if (!explanation) return failure(explanation.error());

@@ -39,12 +39,19 @@ std::unique_ptr<jit::Engine> make_engine(const Surroundings& world, bool use_cac
   return std::make_unique<jit::Engine>(std::move(options), std::move(nvrtc), world.disk);
 }
 
-std::optional<TakenPlan> taken_plan(jit::TunedPlans& tuned, const Program& program, const std::string& kernel,
-                                    const CompilerOptions& options, const Surroundings& world,
-                                    Diagnostics& diagnostics) {
-  std::optional<PlannedKernel> planned = tuned.plan(program, kernel, options, diagnostics);
+std::unique_ptr<jit::Engine> make_looking_engine(const Surroundings& world) {
+  // What it says of kernels that it finds is about a compile, and there is none.
+  const LogSink warnings = [log = world.log](LogLevel level, std::string_view text) {
+    if (log && level <= LogLevel::warn) log(level, text);
+  };
+  return make_engine({world.settings, "", world.disk, warnings}, true);
+}
+
+std::optional<TakenPlan> taken_plan(jit::Engine& engine, const Program& program, const std::string& kernel,
+                                    const CompilerOptions& options, Diagnostics& diagnostics) {
+  std::optional<PlannedKernel> planned = engine.plan(program, kernel, options, diagnostics);
   if (!planned) return std::nullopt;
-  const jit::CompiledKernelPtr found = make_engine({world.settings, "", world.disk, nullptr}, true)->find(*planned);
+  const jit::CompiledKernelPtr found = engine.find(*planned);
   TakenPlan taken;
   const size_t choices = planned->lowered.plans.size();
   if (found && lowering::schedule_name(found->planned.lowered.plans[found->plan].schedule) == found->schedule())

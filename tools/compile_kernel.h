@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/compiler.h"
-#include "jit/tuned_plans.h"
+#include "jit/engine.h"
 #include "jit/unfused.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -31,9 +31,12 @@ struct TakenPlan {
   size_t index() const { return compiled ? compiled->plan : 0; }  // in the kernel's list
   const lowering::KernelPlan& plan() const { return kernel().lowered.plans[index()]; }
 };
-std::optional<TakenPlan> taken_plan(jit::TunedPlans& tuned, const Program& program, const std::string& kernel,
-                                    const CompilerOptions& options, const Surroundings& world,
-                                    Diagnostics& diagnostics);
+std::optional<TakenPlan> taken_plan(jit::Engine& engine, const Program& program, const std::string& kernel,
+                                    const CompilerOptions& options, Diagnostics& diagnostics);
+
+// For taken_plan, one for all kernels of a command: it warns of bundles, cache and tuning file as a compile does, once,
+// and says nothing else.
+std::unique_ptr<jit::Engine> make_looking_engine(const Surroundings& world);
 
 // What is to be said of a compiled kernel and is not on stderr already.
 std::vector<std::string> unsaid_warnings(const jit::CompiledKernel& kernel, const Settings& settings);

@@ -229,6 +229,32 @@ class PrebuildTest(support.CliTest):
             self.assertEqual(self.json("compile", *of_kernel, EPIFUSE_BUNDLES=bundle, EPIFUSE_TUNING=tuning)["plan"], other)
         self.assertEqual(self.json("explain", *of_kernel)["kernels"][0]["plan"]["why"], first["why"])
 
+    def test_whoever_shows_a_plan_warns_of_bundles_as_a_compile_does(self):
+        good = self.bundle()
+        of_kernel = [self.two, "--kernel", "dense", "--dims", "K=64,N=32"]
+        newer, index, part = (bytearray(BUNDLES["bytes"]) for _ in range(3))
+        newer[8] ^= 1
+        index[70] ^= 1
+        for request in re.finditer(rb"request 1\n", BUNDLES["bytes"]):
+            part[request.start()] ^= 1
+        os.mkdir(self.path("folder.epb"))
+        bundles = [self.write("newer.epb", bytes(newer)), self.write("index.epb", bytes(index)),
+                   self.write("part.epb", bytes(part)), self.path("missing.epb"), self.path("folder.epb")]
+        for bundle in bundles:
+            said = "a kernel of a bundle is not used: " if bundle == bundles[2] else "a bundle is not used: "
+            for command in ("compile",), ("compile", "--emit=plan"), ("compile", "--emit=cuda"), ("explain",):
+                with self.subTest(bundle=bundle, command=command):
+                    document = self.json(*command, *of_kernel, EPIFUSE_BUNDLES=bundle)
+                    (warning,) = document["diagnostics"]
+                    self.assertIn(said, warning["message"])
+                    self.assertIn(bundle, warning["message"])
+            # Of several kernels once.
+            _, err = self.run_epifuse("explain", self.two, "--dims", "K=64,N=32", EPIFUSE_BUNDLES=bundle)
+            self.assertEqual(err.count(bundles[3]), int(bundle == bundles[3]))
+        self.assertEqual(self.json("compile", *of_kernel, "--emit=plan", "--bundle", bundles[2])["diagnostics"][0]["severity"],
+                         "warning")
+        self.assertEqual(self.json("explain", *of_kernel, EPIFUSE_BUNDLES=good)["diagnostics"], [])
+
     def test_check_compiles_nothing_and_tells_missing_extra_and_stale(self):
         self.bundle()
         document = self.json("prebuild", self.two, *DIMS, "-o", "b.epb", "--check", **self.sealed)
@@ -359,10 +385,12 @@ class PrebuildTest(support.CliTest):
         says = f"the plan '{spills}' of the tuning file is left, because it {built['refused'][0]['reason']}"
         self.assertIn(says, [row["message"] for row in document["diagnostics"]][0])
         self.assertIn(says, self.run_epifuse("prebuild", spec, "-o", "tuned.epb", "--plans", tuning)[1])
-        # What is printed of a kernel that was compiled is what was taken.
+        # What is printed of a kernel that was compiled is what was taken, and why it is not the tuning file's is said.
         own, _ = self.run_epifuse("compile", spec, "--emit=plan")
         taken, said = self.run_epifuse("compile", spec, "--emit=plan", EPIFUSE_TUNING=tuning)
-        self.assertEqual((taken, said), (own, ""))
+        self.assertEqual(taken, own)
+        self.assertEqual(said.count("\n"), 1)
+        self.assertIn(says, said)
         self.assertEqual(self.json("explain", spec, EPIFUSE_TUNING=tuning)["kernels"][0]["plan"]["plan"], first["plan"])
 
     def test_a_manifest_says_the_same_as_a_command_line(self):

@@ -40,9 +40,8 @@ TEST_CASE("the plan that a compile has taken is found, and nothing is compiled, 
   world.settings.record = "/record";
   const std::optional<PlannedKernel> planned = plan_kernel(program, "", {}, diagnostics);
   REQUIRE(planned);
-  jit::TunedPlans tuned(disk, "", nullptr);
   const auto taken = [&](const CompilerOptions& options = {}) {
-    std::optional<TakenPlan> plan = taken_plan(tuned, program, "", options, world, diagnostics);
+    std::optional<TakenPlan> plan = taken_plan(*make_looking_engine(world), program, "", options, diagnostics);
     REQUIRE(plan);
     return *std::move(plan);
   };
