@@ -211,6 +211,7 @@ Report check(const PrebuildList& list, const CommandLine& line, Surroundings& wo
   const Result<cache::BundlePtr> opened = cache::BundleReader::open(world.disk, line.output);
   if (!opened) return failure(opened.error());
   const cache::BundleReader& bundle = **opened;
+  if (Status good = bundle.verify(); !good) return failure(good.error());
   Json missing = Json::array(), changed = Json::array(), stale = Json::array(), extra = Json::array();
   UnmatchedKernels not_there, not_wanted;
   std::set<size_t> wanted;

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import time
 import unittest
@@ -405,6 +406,22 @@ class PrebuildTest(support.CliTest):
         self.refuses(2, "prebuild", "--manifest", manifest, "--dims", "K=1", "-o", "c.epb", says="--manifest says what")
         self.refuses(2, "prebuild", "-o", "c.epb", says="there is nothing to build")
         self.refuses(2, "prebuild", self.two, says="-o is required")
+
+    def test_check_refuses_a_bundle_of_which_any_byte_is_another(self):
+        self.bundle()
+        good = BUNDLES["bytes"]
+        entries, parts = struct.unpack_from("<2Q", good, 24)
+        table = 64 + 40 * entries + (4 * entries + 7) // 8 * 8
+        used = sorted(struct.unpack_from("<2Q", good, table + 32 * part) for part in range(parts))
+        between = [end + size for (end, size), (start, _) in zip(used, used[1:]) if end + size < start]
+        for place in len(good) - 1, len(good) - 16, between[0], between[-1], used[-1][0]:
+            damaged = bytearray(good)
+            damaged[place] ^= 0x10
+            self.write("b.epb", bytes(damaged))
+            with self.subTest(place=place):
+                says = self.json("bundle", "verify", "b.epb", code=5)["error"]["message"]
+                document = self.json("prebuild", self.two, *DIMS, "-o", "b.epb", "--check", code=5, **self.sealed)
+                self.assertEqual(document["error"], {"kind": "wrong", "message": says})
 
     def test_one_kernel_that_fails_does_not_stop_the_others(self):
         self.bundle()
