@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/printable.h"
+#include "tools/count_text.h"
 
 namespace epifuse::tools {
 namespace {
@@ -97,13 +98,30 @@ std::string diagnostics_text(const Diagnostics& diagnostics) {
   return text;
 }
 
+// What went wrong, for whoever reads no diagnostics: the first mistake, and how many more there are.
+std::string error_message(const Report& report) {
+  if (!report.error.empty()) return report.error;
+  std::string message;
+  size_t more = 0;
+  for (const Diagnostic& diagnostic : report.diagnostics.all()) {
+    if (diagnostic.severity != Severity::error) continue;
+    if (!message.empty()) {
+      ++more;
+      continue;
+    }
+    if (diagnostic.where.file) {
+      const LineColumn begin = diagnostic.where.begin();
+      message = fmt::format("{}:{}:{}: ", diagnostic.where.file->name, begin.line, begin.column);
+    }
+    message += diagnostic.message;
+  }
+  return more == 0 ? message : fmt::format("{}; and {}", message, count_text(more, "more mistake", "more mistakes"));
+}
+
 std::string json_text(const Report& report, std::string_view command) {
   Json document = {{"command", command}, {"ok", report.code == ExitCode::good}, {"exit_code", int(report.code)}};
-  if (report.code != ExitCode::good) {
-    std::string message = report.error;
-    if (message.empty() && report.diagnostics.has_errors()) message = "the spec has mistakes";
-    document["error"] = {{"kind", code_name(report.code)}, {"message", message}};
-  }
+  if (report.code != ExitCode::good)
+    document["error"] = {{"kind", code_name(report.code)}, {"message", error_message(report)}};
   document["diagnostics"] = Json::array();
   for (const Diagnostic& diagnostic : report.diagnostics.all())
     document["diagnostics"].push_back(diagnostic_json(diagnostic));

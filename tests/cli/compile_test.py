@@ -209,6 +209,19 @@ class ToolchainTest(support.CliTest):
         self.assertEqual(err.count("warning"), 1)
         self.assertIn("EPIFUSE_CACHE_DIR", err)
 
+    def test_the_error_of_a_document_says_what_is_wrong(self):
+        document = self.json("compile", self.small(), "--schedule", "nonsense", code=1)
+        self.assertTrue(document["error"]["message"].startswith("no plan 'nonsense' for kernel small, because "))
+        self.assertEqual(document["error"]["message"], document["diagnostics"][0]["message"])
+        bad = self.write("bad.epi", support.SMALL.replace("gemm(x, w)", "gemm(x, z)"))
+        (one,) = self.json("compile", bad, "--emit=ir", code=1)["diagnostics"]
+        self.assertEqual(self.json("compile", bad, "--emit=ir", code=1)["error"]["message"],
+                         f"{bad}:{one['line']}:{one['column']}: {one['message']}")
+        bad = self.write("bad.epi", support.SMALL.replace("gemm(x, w)", "gemm(x, z)").replace("h, limit", "h, limt"))
+        document = self.json("compile", bad, "--emit=ir", code=1)
+        self.assertEqual(len(document["diagnostics"]), 2)
+        self.assertTrue(document["error"]["message"].endswith("; and 1 more mistake"), document["error"])
+
 
 if __name__ == "__main__":
     support.main()
