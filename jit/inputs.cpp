@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <limits>
 #include <numbers>
+#include <numeric>
 #include <random>
 
 #include "base/digest.h"
@@ -198,13 +199,24 @@ class InputMaker {
       const int64_t count = counts[static_cast<size_t>(e)];
       end = (dim.slot ? e * size_of(*dim.slot) : round_up(end, dim.align)) + count;
       if (end > std::numeric_limits<int32_t>::max()) {
-        return user_error(fmt::format("the counts of '{}' add up to {} rows; a kernel takes at most {}", dim.name, end,
+        return user_error(fmt::format("{}; a kernel takes at most {}", too_many_rows(dim, counts, e, end),
                                       std::numeric_limits<int32_t>::max()));
       }
       interpreter::store_one(sizes, e, static_cast<double>(dim.sizes == ir::GroupSizes::ends ? end : count));
     }
     if (!capacity) capacity = dim.slot ? slot_rows(dim, groups) : round_up(end, dim.align) + options_.slack_rows;
     return {};
+  }
+
+  // Why a group ends behind all rows that a kernel takes: the counts do not say it where others decide where it begins.
+  std::string too_many_rows(const ir::Dimension& dim, const std::vector<int64_t>& counts, int64_t group,
+                            int64_t end) const {
+    const int64_t rows = std::accumulate(counts.begin(), counts.begin() + group + 1, int64_t{0});
+    if (rows == end) return fmt::format("the counts of '{}' add up to {} rows", dim.name, end);
+    const std::string where = dim.slot ? fmt::format("lie in slots of {} rows", size_of(*dim.slot))
+                                       : fmt::format("begin at multiples of {} rows (align)", dim.align);
+    return fmt::format("groups of '{}' {}, and group {}, with {} rows, ends at row {}", dim.name, where, group,
+                       counts[static_cast<size_t>(group)], end);
   }
 
   // Where the slot's size is given at launch, the buffer's rows say it: there is no slack.

@@ -82,6 +82,18 @@ TEST_CASE("counts become ends or counts, with the alignment of the group") {
   CHECK(make(graph_of(grouped("")), options).at("x").extents == std::vector<int64_t>{15, 64});
 }
 
+TEST_CASE("rows that are too many are those of the counts, or of the alignment") {
+  InputOptions options;
+  options.counts = {{1, 2, 3}};
+  CHECK(error_of(graph_of(grouped("align 4294967296")), options) ==
+        "groups of 'M' begin at multiples of 4294967296 rows (align), and group 1, with 2 rows, ends at row "
+        "4294967298; a "
+        "kernel takes at most 2147483647");
+  options.counts = {{2147483647, 2, 3}};
+  CHECK(error_of(graph_of(grouped("")), options) ==
+        "the counts of 'M' add up to 2147483649 rows; a kernel takes at most 2147483647");
+}
+
 TEST_CASE("rows of no group hold NaN, all others numbers") {
   InputOptions options;
   options.counts = {{5, 0, 7}};
