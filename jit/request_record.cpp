@@ -175,7 +175,7 @@ void RequestRecorder::note(const Program& program, const std::map<std::string, i
   if (!written) is_none_ = true;
   if (!is_none_) written = disk_.append(path_, (ends_in_line() ? "" : "\n") + line);
   if (written || std::exchange(warned_, true)) return;
-  if (log_) log_(LogLevel::warn, fmt::format("EPIFUSE_RECORD: requests are not recorded: {}", written.error().message));
+  if (log_) log_(LogLevel::warn, fmt::format("requests are not recorded: {}", written.error().message));
 }
 
 }  // namespace epifuse::jit

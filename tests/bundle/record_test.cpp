@@ -80,7 +80,9 @@ TEST_CASE("a record that cannot be written costs one warning") {
   options.dims = {{"K", 128}};
   engine.compile(small_spec, options);
   REQUIRE(engine.lines(LogLevel::warn).size() == 1);
-  CHECK(contains(engine.lines(LogLevel::warn)[0], "EPIFUSE_RECORD: requests are not recorded"));
+  // The file may have been named by an option or a program, and not by the environment.
+  CHECK(engine.lines(LogLevel::warn)[0].starts_with("requests are not recorded: "));
+  CHECK(contains(engine.lines(LogLevel::warn)[0], "/run.jsonl"));
 }
 
 TEST_CASE("processes that append to one file keep their lines whole") {
