@@ -168,7 +168,7 @@ Report bundle_extract(const CommandLine& line, Surroundings& world) {
   if (!bundle) return failure(bundle.error());
   const Result<std::vector<Kernel>> kernels = read_kernels(**bundle, line.kernel);
   if (!kernels) return failure(kernels.error());
-  if (Status made = make_output_directory(world.disk, line.output); !made) return failure(made.error());
+  if (Status made = make_output_directory(line.output); !made) return failure(made.error());
   std::map<std::string, int> names;
   for (const Kernel& kernel : *kernels) ++names[file_name(kernel, true)];
   Report report;

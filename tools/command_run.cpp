@@ -83,7 +83,7 @@ class Destination {
       const Result<std::string> bytes = write_npz(arrays);
       return bytes ? write_output(disk, path_, *bytes) : Status(bytes.error());
     }
-    if (Status made = make_output_directory(disk, path_); !made) return made;
+    if (Status made = make_output_directory(path_); !made) return made;
     for (const auto& [name, array] : arrays) {
       const Result<std::string> file = output_file(disk, file_of(name));
       if (!file) return file.error();

@@ -99,13 +99,11 @@ Status check_output_directory(const std::string& path) {
   return try_to_write((there / "file").string(), path);
 }
 
-Status make_output_directory(FileSystem& disk, const std::string& path) {
-  std::error_code failed;
+Status make_output_directory(const std::string& path) {
   if (Status checked = check_output_directory(path); !checked) return checked;
-  if (fs::is_directory(path, failed)) return {};
-  if (Status made = disk.make_directories(path); !made) return user_error(made.error().message);
-  fs::permissions(path, static_cast<fs::perms>(0777 & ~file_mask()), failed);
-  return {};
+  std::error_code failed;
+  fs::create_directories(path, failed);
+  return failed ? user_error(fmt::format("cannot create the directory '{}': {}", path, failed.message())) : Status();
 }
 
 Status write_output(FileSystem& disk, const std::string& path, std::string_view bytes) {

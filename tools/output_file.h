@@ -17,8 +17,9 @@ Result<std::string> output_file(FileSystem& disk, const std::string& path);
 // An error (user) when something else is in the directory's place, or no file can be made in it.
 Status check_output_directory(const std::string& path);
 
-// A directory for several files, made when it is missing.
-Status make_output_directory(FileSystem& disk, const std::string& path);
+// A directory for several files, made when it is missing, with its parents, as any program makes them: the umask
+// decides who may look.
+Status make_output_directory(const std::string& path);
 
 // `path` is from output_file. The file gets the mode that any program's output has, not the private one of the cache.
 // What a process that was killed while it wrote this file left beside it is removed.

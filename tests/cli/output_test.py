@@ -102,9 +102,12 @@ class OutputTest(support.CliTest):
         try:
             self.run_epifuse("compile", self.small(), "--emit=ir", "-o", "new.ir")
             self.run_epifuse("run", self.small(), "--device", "cpu", "-o", "out")
+            self.run_epifuse("run", self.small(), "--device", "cpu", "-o", "a/../a/b//c/")
         finally:
             os.umask(mask)
         self.assertEqual(stat.S_IMODE(os.stat(self.path("new.ir")).st_mode), 0o640)
+        for folder in "a", "a/b", "a/b/c":
+            self.assertEqual(stat.S_IMODE(os.stat(self.path(folder)).st_mode), 0o750, folder)
         self.assertEqual(stat.S_IMODE(os.stat(self.path("out")).st_mode), 0o750)
         self.assertEqual(stat.S_IMODE(os.stat(self.path("out", "y.npy")).st_mode), 0o640)
         os.chmod(self.path("new.ir"), 0o604)
