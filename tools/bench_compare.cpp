@@ -167,6 +167,8 @@ using Pair = std::pair<const Entry*, const Entry*>;
 
 std::string_view name_of(const std::string& file) { return std::string_view(file).substr(file.rfind('/') + 1); }
 
+bool same_request(const Entry& a, const Entry& b) { return !a.request.empty() && a.request == b.request; }
+
 // Entries of the same work. A run may have several, of specs that differ: then the kernel itself decides, before the
 // place where its spec lay, which may be another by now.
 std::vector<Pair> pair_up(const Run& before, const Run& after) {
@@ -174,9 +176,8 @@ std::vector<Pair> pair_up(const Run& before, const Run& after) {
     return std::count_if(run.entries.begin(), run.entries.end(),
                          [&](const Entry& other) { return other.same_work(entry); }) == 1;
   };
-  const auto same_request = [](const Entry& a, const Entry& b) { return !a.request.empty() && a.request == b.request; };
   const std::function<bool(const Entry&, const Entry&)> signs[] = {
-      [&](const Entry& a, const Entry& b) { return same_request(a, b) && a.file == b.file; },
+      [](const Entry& a, const Entry& b) { return same_request(a, b) && a.file == b.file; },
       same_request,
       [](const Entry& a, const Entry& b) { return a.file == b.file; },
       [](const Entry& a, const Entry& b) { return name_of(a.file) == name_of(b.file); },
@@ -238,9 +239,20 @@ Result<Comparison> compare_benches(std::string_view before, const std::string& b
   }
   if (made.forms.empty())
     return user_error(fmt::format("{} and {} have no kernel of the same sizes in common", before_name, after_name));
-  for (const auto& [run, name] : {std::pair(&*first, &before_name), std::pair(&*second, &after_name)})
-    for (const Entry& entry : run->entries)
-      if (!paired.contains(&entry)) made.only_once.push_back(fmt::format("{} is in {} alone", entry.name(), *name));
+  const auto say_left_over = [&](const Run& run, const std::string& name, const std::string& other) {
+    for (const Entry& entry : run.entries) {
+      if (paired.contains(&entry)) continue;
+      const bool more_often = std::any_of(run.entries.begin(), run.entries.end(), [&](const Entry& e) {
+        return paired.contains(&e) && e.same_work(entry) && (same_request(e, entry) || e.file == entry.file);
+      });
+      made.only_once.push_back(more_often
+                                   ? fmt::format("{} is in {} more often than in {}: one of its times is left out",
+                                                 entry.name(), name, other)
+                                   : fmt::format("{} is in {} alone", entry.name(), name));
+    }
+  };
+  say_left_over(*first, before_name, after_name);
+  say_left_over(*second, after_name, before_name);
   compare_conditions(*first, *second, pairs, made);
   return made;
 }

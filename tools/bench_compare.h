@@ -26,7 +26,7 @@ struct ComparedForm {
 
 struct Comparison {
   std::vector<ComparedForm> forms;      // in the order of the first run
-  std::vector<std::string> only_once;   // kernels (with sizes) that one run alone has, with which
+  std::vector<std::string> only_once;   // kernels (with sizes) that one run alone has, or more often
   std::vector<std::string> conditions;  // what differs around the kernels: card, clock, driver; one sentence each
 };
 

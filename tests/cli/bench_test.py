@@ -89,6 +89,15 @@ class CompareTest(support.CliTest):
         document = self.compare(two(("a.epi", 1.0), ("a.epi", 2.0)), two(("a.epi", 1.0), ("a.epi", 2.0)))
         self.assertTrue(all(row["before_ms"] == row["after_ms"] for row in document["compared"]))
         self.assertEqual(len(document["compared"]), 4)
+        # Twice in one run and once in the other is in both.
+        once, twice = two(("a.epi", 1.0), ("b.epi", 2.0)), two(("a.epi", 1.0), ("a.epi", 2.0))
+        once["kernels"].pop()
+        says = "k of a.epi (E=8, 32 rows in 8 groups){} is in {} more often than in {}: one of its times is left out"
+        for documents, names in (((twice, once), ("a.json", "b.json")), ((once, twice), ("b.json", "a.json"))):
+            document = self.compare(*documents)
+            self.assertEqual(len(document["compared"]), 2)
+            self.assertEqual(document["only_once"], [says.format(form, *(self.path(name) for name in names))
+                                                     for form in ("", ", unfused")])
         # The only one of its kind may have moved.
         document = self.compare(times({("k", 8): (1.0, 5.0)}, file="here/k.epi"), times({("k", 8): (1.0, 5.0)}, file="there/k.epi"))
         self.assertEqual((len(document["compared"]), document["only_once"]), (2, []))
