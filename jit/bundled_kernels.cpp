@@ -133,6 +133,16 @@ Result<ReadEntry> read_entry(const cache::BundleEntry& entry, const std::string&
   return ReadEntry{*std::move(info), *std::move(image)};
 }
 
+Status verify_bundle(const cache::BundleReader& bundle) {
+  if (Status good = bundle.verify(); !good) return good;
+  for (size_t i = 0; i < bundle.size(); ++i) {
+    const Result<cache::BundleEntry> entry = bundle.entry(i);
+    if (!entry) return entry.error();
+    if (const Result<ReadEntry> read = read_entry(*entry, bundle.name()); !read) return read.error();
+  }
+  return {};
+}
+
 std::string why_stale(const BundleInfo& info, const PlannedKernel& planned) {
   const auto changed = [&](const std::string& plan, const std::string& source) {
     return source_of(planned, plan) != source;

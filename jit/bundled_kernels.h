@@ -48,6 +48,10 @@ struct ReadEntry {
 };
 Result<ReadEntry> read_entry(const cache::BundleEntry& entry, const std::string& bundle);
 
+// Everything of a bundle: every byte of it, and all that its entries hold understood. The error is of the first that is
+// not as it should be.
+Status verify_bundle(const cache::BundleReader& bundle);
+
 // A kernel that was just compiled, or taken from the cache, for a bundle.
 cache::BundleEntry bundle_entry(const CompiledKernel& kernel, const std::string& toolchain);
 

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "base/version.h"
+#include "cache/bundle_reader.h"
 #include "cache/cache_directory.h"
 #include "compiler/interpreter/parallel.h"
 #include "compiler/toolchain/nvrtc_locator.h"
+#include "jit/bundled_kernels.h"
 #include "jit/tuning_file.h"
 #include "runtime/device.h"
 #include "tools/commands.h"
@@ -161,6 +163,34 @@ TuningState look_at_tuning(const Surroundings& world) {
   return tuning;
 }
 
+// A bundle of EPIFUSE_BUNDLES.
+struct BundleState {
+  std::string file, state;
+  size_t kernels = 0;   // 0 where it is not used
+  std::string problem;  // empty: every byte of it is good
+};
+
+std::vector<BundleState> look_at_bundles(const Surroundings& world) {
+  std::vector<BundleState> bundles;
+  for (const std::string& file : world.settings.bundles) {
+    BundleState& bundle = bundles.emplace_back();
+    bundle.file = file;
+    const Result<cache::BundlePtr> opened = cache::BundleReader::open(world.disk, file);
+    if (!opened) {
+      bundle.problem = opened.error().message;
+      bundle.state = "not used: " + bundle.problem;
+      continue;
+    }
+    bundle.kernels = (*opened)->size();
+    bundle.state = kernels_text(bundle.kernels);
+    if (const Status good = jit::verify_bundle(**opened); !good) {
+      bundle.problem = good.error().message;
+      bundle.state += ", but for what is damaged: " + bundle.problem;
+    }
+  }
+  return bundles;
+}
+
 struct Ability {
   std::string_view key, what;
   bool can = false;
@@ -200,6 +230,7 @@ Report doctor(const CommandLine&, Surroundings& world) {
   const toolchain::NvrtcSearch search = find_nvrtc(world);
   const CacheState cache = look_at_cache(world);
   const TuningState tuning = look_at_tuning(world);
+  const std::vector<BundleState> bundles = look_at_bundles(world);
 
   Report report;
   std::string& text = report.text;
@@ -208,6 +239,7 @@ Report doctor(const CommandLine&, Surroundings& world) {
   text += gpu_text(gpus) + nvrtc_text(search);
   text += fmt::format("cache       {}{}{}", cache.directory, cache.directory.empty() ? "" : ": ", cache.state);
   text += cache.entries ? fmt::format(", {}, {}\n", entries_text(cache.entries), bytes_text(cache.bytes)) : "\n";
+  for (const BundleState& bundle : bundles) text += fmt::format("bundle      {}: {}\n", bundle.file, bundle.state);
   if (!tuning.file.empty()) text += fmt::format("tuning      {}: {}\n", tuning.file, tuning.state);
   if (!world.settings_problem.empty()) text += fmt::format("problem     {}\n", world.settings_problem);
 
@@ -229,7 +261,11 @@ Report doctor(const CommandLine&, Surroundings& world) {
                         ability.can ? "" : fmt::format(": {}", ability.why_not));
   }
 
-  Json devices = Json::array(), rejected = Json::array();
+  Json devices = Json::array(), rejected = Json::array(), of_bundles = Json::array();
+  for (const BundleState& bundle : bundles)
+    of_bundles.push_back({{"file", bundle.file},
+                          {"count", bundle.kernels},
+                          {"problem", bundle.problem.empty() ? Json() : Json(bundle.problem)}});
   for (const Gpus::Gpu& gpu : gpus.list)
     devices.push_back({{"ordinal", gpu.info.ordinal},
                        {"name", gpu.info.name},
@@ -263,6 +299,7 @@ Report doctor(const CommandLine&, Surroundings& world) {
         {"usable", cache.usable},
         {"entries", cache.entries},
         {"bytes", cache.bytes}}},
+      {"bundles", std::move(of_bundles)},
       {"tuning", tuning.file.empty()
                      ? Json()
                      : Json{{"file", tuning.file}, {"count", tuning.plans}, {"problems", tuning.problems}}},

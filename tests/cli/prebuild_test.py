@@ -407,6 +407,24 @@ class PrebuildTest(support.CliTest):
         self.refuses(2, "prebuild", "-o", "c.epb", says="there is nothing to build")
         self.refuses(2, "prebuild", self.two, says="-o is required")
 
+    def test_doctor_says_which_bundles_can_be_used(self):
+        good = self.bundle()
+        damaged = self.write("damaged.epb", BUNDLES["bytes"][:-1] + bytes([BUNDLES["bytes"][-1] ^ 1]))
+        cut = self.write("cut.epb", BUNDLES["bytes"][:-100])
+        files = [good, damaged, cut, self.path("missing.epb")]
+        rows = self.json("doctor", EPIFUSE_BUNDLES=":".join(files))["bundles"]
+        self.assertEqual([row["file"] for row in rows], files)
+        self.assertEqual([row["count"] for row in rows], [5, 5, 0, 0])
+        self.assertIsNone(rows[0]["problem"])
+        for row in rows[1:]:
+            self.assertIn(row["file"], row["problem"])
+        text, _ = self.run_epifuse("doctor", EPIFUSE_BUNDLES=":".join(files))
+        self.assertIn(f"bundle      {good}: 5 kernels\n", text)
+        self.assertIn(f"bundle      {damaged}: 5 kernels, but for what is damaged: {rows[1]['problem']}\n", text)
+        self.assertIn(f"bundle      {cut}: not used: {rows[2]['problem']}\n", text)
+        self.assertEqual(self.json("doctor")["bundles"], [])
+        self.assertNotIn("bundle  ", self.run_epifuse("doctor")[0])
+
     def test_check_refuses_a_bundle_of_which_any_byte_is_another(self):
         self.bundle()
         good = BUNDLES["bytes"]
