@@ -3,10 +3,10 @@
 
     tools/bench_peers.py [--build build/release] [-o bench.json] [--rows forward,ragged,formats,backward,wgrad] [--shapes all]
 
-Hot: the compared kernels alone run for 3 s, then in rounds without pause, each in another order, since what runs before a
-kernel decides how much of the power limit is left to it; SM clock and power are sampled meanwhile and printed, and figures
-count when the median clock is below 1500 MHz. Full clock: single launches with a pause of 20 ms before each; those figures
-carry no target. Random data. TFLOP/s count the GEMM alone.
+Hot: the compared kernels alone run for 3 s, then in rounds without pause, each in another order, so that none always has the
+same kernel before it; SM clock and power are sampled meanwhile and printed, and figures count when the median clock is
+below 1500 MHz. Full clock: single launches with a pause of 20 ms before each; those figures carry no target. Random data.
+TFLOP/s count the GEMM alone.
 
 forward: x[M, K] . w[E, N, K]
 grouped         torch._grouped_mm, bf16

@@ -26,9 +26,9 @@ bool is_exposed(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCo
 // Whether it takes longer than a main loop: then it runs by itself part of the time, and its latency counts most.
 bool outlasts_main_loop(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue);
 
-// How the planner goes about tiles where it is not told. Where memory is the limit, they are dealt out: multiprocessors
-// come to it unequally fast, and by index the slowest decides. Old values that are added to are read in whole rows of
-// the output then.
+// How the planner goes about tiles where it is not told. Where memory is the limit, they are dealt out, which is faster
+// there by measurement: likely multiprocessors come to it unequally fast, and by index the slowest decides. Old values
+// that are added to are read in whole rows of the output then.
 struct TileOrder {
   int band = usual_band;
   bool dynamic = false;
