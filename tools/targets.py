@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,10 +44,9 @@ def deep(shape):
     return shape[2] >= 7168
 
 
-def plain(ms, suffix=""):
+def plain(ms):
     """Our fastest plain product among those that were timed."""
-    return min(value for row, value in ms.items()
-               if row.startswith("plain") and row.endswith(suffix) and (suffix or not row.endswith(" ragged")))
+    return min(value for row, value in ms.items() if row.startswith("plain"))
 
 
 def of_backward(shape):
@@ -130,17 +130,13 @@ def print_line(name, value, must, better, unit):
     print(f"{name:{NAME}s}{value:8.3f}{mark} {unit:2s}   ≤ {must:g} ({better:g})")
 
 
-def middle(values):
-    return sorted(values)[len(values) // 2]
-
-
 def print_others(document):
     start = document.get("start_now")
     if start:
-        print_line("cold start, plain product", middle(start["grouped_gemm"]["cold"]["ms"]) / 1000, 0.65, 0.4, "s")
-        print_line("… fc1", middle(start["moe_fc1_swiglu"]["cold"]["ms"]) / 1000, 1.1, 0.8, "s")
+        print_line("cold start, plain product", statistics.median_high(start["grouped_gemm"]["cold"]["ms"]) / 1000, 0.65, 0.4, "s")
+        print_line("… fc1", statistics.median_high(start["moe_fc1_swiglu"]["cold"]["ms"]) / 1000, 1.1, 0.8, "s")
         for name in start:
-            print_line(f"warm start, {name}", middle(start[name]["warm"]["ms"]), 2, 0.5, "ms")
+            print_line(f"warm start, {name}", statistics.median_high(start[name]["warm"]["ms"]), 2, 0.5, "ms")
     if "host" in document:
         host = document["host"]["kernels"][0]["host"]
         alone = host["driver_calls_alone"]["median_us"]
@@ -178,7 +174,7 @@ def copy_bandwidth():
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end))
-    return {"bytes_per_ms": 2 * source.numel() / middle(times)}
+    return {"bytes_per_ms": 2 * source.numel() / statistics.median_high(times)}
 
 
 def measure(build):

@@ -86,6 +86,8 @@ int sink_weight(SinkKind kind) {
   return 0;
 }
 
+int stored_bits(const ir::Tensor& tensor) { return storage_bits(tensor.type.storage()); }
+
 int weight_of(const Epilogue& epilogue) {
   int weight = 0;
   for (const EpilogueNode& node : epilogue.nodes) {
@@ -122,7 +124,7 @@ int registers_of(const ir::Graph& graph, const KernelPlan& plan) {
   int inputs = 0;
   for (const EpilogueInput& in : plan.epilogue.inputs) {
     if (in.broadcast == Broadcast::tile)
-      inputs += block_values * storage_bits(graph.inputs[static_cast<size_t>(in.input)].tensor.type.storage()) / 32;
+      inputs += block_values * stored_bits(graph.inputs[static_cast<size_t>(in.input)].tensor) / 32;
     if (in.broadcast == Broadcast::column) inputs += 8;
     if (in.broadcast == Broadcast::row) inputs += 4;
   }
@@ -131,10 +133,16 @@ int registers_of(const ir::Graph& graph, const KernelPlan& plan) {
 
 double up(double value, double unit) { return std::ceil(value / unit); }
 
+// Of each part, by both consumer warpgroups.
+int columns_of_tile(const KernelPlan& plan) { return plan.part_tile() * plan.schedule.slices(); }
+double column_tiles(const KernelPlan& plan) {
+  return up(static_cast<double>(plan.gemm.part_columns), columns_of_tile(plan));
+}
+
 // How often all multiprocessors take a tile. Where rows are known at launch only, the last time is anybody's guess.
 double waves(const ir::Graph& graph, const KernelPlan& plan) {
   const Gemm& gemm = plan.gemm;
-  const double columns = up(static_cast<double>(gemm.part_columns), plan.part_tile() * plan.schedule.slices());
+  const double columns = column_tiles(plan);
   const auto number = [&](const ir::Extent& extent) { return graph.fixed_value(extent); };
   const std::optional<int64_t> rows = number(gemm.rows);
   const std::optional<int64_t> groups = gemm.form == GemmForm::dense || gemm.form == GemmForm::ragged_rows
@@ -175,20 +183,18 @@ double adding_cycles(const ir::Graph& graph, const KernelPlan& plan) {
   for (const Sink& sink : plan.epilogue.sinks)
     if (sink.accumulate)
       bytes += 2.0 * static_cast<double>(sink.values.size()) *
-               storage_bits(graph.outputs[static_cast<size_t>(sink.output)].tensor.type.storage()) / 8;
+               stored_bits(graph.outputs[static_cast<size_t>(sink.output)].tensor) / 8;
   const double rate = constants.adding_bytes_per_cycle * (plan.leaves_registers() ? 1 : constants.two_rows_ahead);
-  return bytes * tile_rows * plan.part_tile() * plan.schedule.slices() / rate;
+  return bytes * tile_rows * columns_of_tile(plan) / rate;
 }
-
-int stored_bits(const ir::Tensor& tensor) { return storage_bits(tensor.type.storage()); }
 
 // Bytes of memory that a tile reads and writes. A band's columns stay in the L2 cache for all rows of a group, and a
 // tile's rows for a band; what goes through the epilogue comes and goes once.
 double bytes_of_tile(const ir::Graph& graph, const KernelPlan& plan) {
   const Gemm& gemm = plan.gemm;
-  const int columns = plan.part_tile() * plan.schedule.slices();
+  const int columns = columns_of_tile(plan);
   const double row_tiles = std::max(1.0, number_or_share(graph, gemm, gemm.rows) / tile_rows);
-  const double band = std::min<double>(usual_band, up(static_cast<double>(gemm.part_columns), columns));
+  const double band = std::min<double>(usual_band, column_tiles(plan));
   double bits = (tile_rows / band + plan.schedule.tile_columns * plan.schedule.slices() / row_tiles) *
                 depth_of(graph, gemm) * stored_bits(graph.inputs[static_cast<size_t>(gemm.a[0].input)].tensor);
   for (const EpilogueInput& in : plan.epilogue.inputs)
@@ -225,9 +231,8 @@ TileOrder usual_order(const ir::Graph& graph, const KernelPlan& plan) {
   const double memory = bytes_of_tile(graph, plan) / constants.memory_bytes_per_cycle;
   TileOrder order;
   order.dynamic = memory > limit && waves(graph, plan) > constants.few_waves;
-  const int64_t columns = int64_t{plan.part_tile()} * plan.schedule.slices();
   if (order.dynamic && adding_cycles(graph, plan) > limit)
-    order.band = std::clamp(static_cast<int>((plan.gemm.part_columns + columns - 1) / columns), usual_band, most_band);
+    order.band = static_cast<int>(std::clamp<double>(column_tiles(plan), usual_band, most_band));
   return order;
 }
 

@@ -1,9 +1,11 @@
 #include "compiler/semantics/limits.h"
 
 #include <fmt/format.h>
+#include <string_view>
 
 #include "base/launch_recipe.h"
 #include "base/recipe_limits.h"
+#include "compiler/ir/buffers.h"
 
 namespace epifuse::semantics {
 namespace {
@@ -45,21 +47,17 @@ void check_limits(KernelContext& context, const ast::Name& kernel) {
   const ir::Graph& graph = context.graph;
   LimitChecker limits(context.report);
   limits.name(kernel.text, kernel.where);
-  size_t buffers = graph.inputs.size() + graph.outputs.size();
   for (const ir::Dimension& dim : graph.dims) {
     limits.name(dim.name, dim.where);
     if (dim.name == multiprocessors_name)
       context.report.error(dim.where, fmt::format("no dimension can be called '{}'", multiprocessors_name),
                            "so is called what a launch has of multiprocessors");
-    buffers += dim.cut_by >= 0;  // its sizes
   }
   for (const ir::Param& param : graph.params) limits.name(param.name, param.where);
   for (const ir::Input& input : graph.inputs) limits.tensor(input.tensor);
-  for (const ir::Output& output : graph.outputs) {
-    limits.tensor(output.tensor);
-    buffers += output.tensor.type.scaled();  // its scales
-  }
-  limits.count(buffers, kernel.where, "buffers");
+  for (const ir::Output& output : graph.outputs) limits.tensor(output.tensor);
+  // Of a kernel that is right so far: shapes decide what a tensor's scales are.
+  if (!context.report.has_errors()) limits.count(ir::buffers(graph).size(), kernel.where, "buffers");
   limits.count(graph.params.size(), kernel.where, "params");
   limits.count(graph.dims.size(), kernel.where, "dimensions");
 }

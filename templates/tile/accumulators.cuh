@@ -112,8 +112,8 @@ struct Accumulators {
     }
   }
 
-  // The same by a branch for each block, which moves no more than the one that is wanted next. Moves are what a long
-  // epilogue holds the tensor cores up with most, by its figures; but branches take longer, and hold more registers.
+  // The same by a branch for each block, which moves no more than the one that is wanted next. That is
+  // 64 moves of a block less, but branches take longer, and hold more registers (docs/optimisations.md).
   EPIFUSE_DEVICE void take(int next) {
 #pragma unroll
     for (int block = 1; block < blocks; ++block)

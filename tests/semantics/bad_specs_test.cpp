@@ -262,6 +262,8 @@ TEST_CASE("more than a launch can be given") {
   const auto is_right = [](std::string text) { return check_text(text.erase(text.find('|'), 1)).all().empty(); };
   CHECK(is_right(spec(" in x{} : f32\n", 1023)));
   expect_one(spec(" in x{} : f32\n", 1024), "1025 buffers are more than the 1024 that a kernel takes");
+  CHECK(is_right(spec(" in x{} : mxfp8[64]\n", 511)));  // each with its scales
+  expect_one(spec(" in x{} : mxfp8[64]\n", 512), "1025 buffers are more than the 1024 that a kernel takes");
   CHECK(is_right(spec(" param x{}\n", 1024)));
   expect_one(spec(" param x{}\n", 1025), "1025 params are more than the 1024 that a kernel takes");
   expect_one(spec(" dim D{} = 1\n", 1025), "1025 dimensions are more than the 1024 that a kernel takes");
