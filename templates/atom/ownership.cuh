@@ -11,7 +11,8 @@
 
 namespace epifuse {
 
-constexpr int tile_rows = 128;     // rows of a tile; a warp owns 32
+constexpr int tile_rows = 128;     // rows of a tile
+constexpr int warp_rows = 32;      // of them, in consecutive order, by one warp
 constexpr int block_columns = 32;  // columns of a block
 constexpr int own_rows = 4;        // of a block, by one thread
 constexpr int own_columns = 8;

@@ -137,7 +137,7 @@ struct GemmSm90 {
         }
         ring.wait_empty(at);
         if (ptx::elect()) {
-          ring.expect(at, Load::stage_bytes);
+          ring.expect(at, Load::bytes(source));
           Load::load(p, shared + at.stage * Load::stage_bytes, ring.full(at.stage), segment, k, source);
         }
         __syncwarp();

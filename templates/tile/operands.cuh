@@ -3,7 +3,9 @@
 //
 // K-major A comes as one five-dimensional box {64 k, q:8, h:2, w:4, b:2} over rows with strides {4, 1, 32, 2}, in the
 // order of atom/ownership.cuh. Such a box is checked against the end of the buffer along h only, so a tile that reaches
-// past the capacity is brought by 16 boxes of 8 rows with a traversal stride of 4, whose every row is checked.
+// past the capacity is brought by boxes of 8 rows with a traversal stride of 4, whose every row is checked: four for
+// each warp that has rows there. What other warps have is what the stage held before, and counts as little as rows of
+// the next group do. It is often the launch's last tile, which nothing runs beside: its boxes are kept few, and quick.
 //
 // K-major B comes as {64 k, e:2, l:4, j:4, J} over weight rows with strides {1, 8, 2, 32} times the distance between
 // two columns of the part, and is checked along J. Where the rows of a group are no multiple of 32, blocks of eight
@@ -51,6 +53,7 @@ struct Operands {
   struct Source {
     int a_row;               // K-major: in the buffer; MN-major: in the group's matrix, or the buffer of ragged rows
     bool in_bounds;          // the whole tile lies in front of the capacity
+    int a_warps;             // consumer warps that have rows there
     int b_row;               // K-major: the weight row of the first slice; MN-major: its column
     int group;               // MN-major: the matrix of a batch, or of a weight
     int depth_first, depth;  // ragged depth
@@ -63,6 +66,7 @@ struct Operands {
     Source source;
     source.a_row = ptx::warp_uniform(local ? tile.first_row : tile.rows[0].first);
     source.in_bounds = source.a_row + tile_rows <= p.capacity;
+    source.a_warps = source.in_bounds ? 4 : max(0, (p.capacity - source.a_row + warp_rows - 1) / warp_rows);
     source.group = ptx::warp_uniform(tile.group);
     if constexpr (Plan::b_major == Major::k && !Plan::b_pointers)
       source.b_row = ptx::warp_uniform(source.group * p.b_group_rows + column);
@@ -78,6 +82,12 @@ struct Operands {
         ptx::tensor_map_acquire(&b_map(p, i, source.group));
     }
     return source;
+  }
+
+  // What the boxes of a k-tile bring.
+  static EPIFUSE_DEVICE u32 bytes(const Source& source) {
+    constexpr u32 warp_bytes = warp_rows * operand_row_bytes;
+    return Plan::a_major == Major::k ? stage_bytes - a_bytes + source.a_warps * warp_bytes : stage_bytes;
   }
 
   // By one lane: the k-tile that begins at k of a segment of the contraction.
@@ -153,11 +163,13 @@ struct Operands {
         return;
       }
 #pragma unroll 1
-      for (int box = 0; box < 16; ++box) {
-        const int b = box >> 3, w = (box >> 1) & 3, h = box & 1;
-        ptx::tma_load_2d(to + (64 * b + 16 * w + 8 * h) * operand_row_bytes, p.a_checked[segment], full, k,
-                         source.a_row + 32 * w + 2 * b + h);
-      }
+      for (int w = 0; w < source.a_warps; ++w)
+#pragma unroll
+        for (int b = 0; b < 2; ++b)
+#pragma unroll
+          for (int h = 0; h < 2; ++h)
+            ptx::tma_load_2d(to + (64 * b + 16 * w + 8 * h) * operand_row_bytes, p.a_checked[segment], full, k,
+                             source.a_row + warp_rows * w + 2 * b + h);
     }
   }
 

@@ -1,9 +1,11 @@
 // The device's code of a plan, compiled for the host, held against a launch (tile_problem.h): the copies that
 // templates/tile/operands.cuh asks for are carried out. No byte outside a tensor is addressed, every element of a stage
 // is filled once, rows and places of the contraction that are not the tile's are zeros, and
-// Accumulators::at(block, i, c) is the product of the row and the column that the plan means.
+// Accumulators::at(block, i, c) is the product of the row and the column that the plan means. Rows past a buffer's end
+// may be left as they were, where none of a warp's exist.
 #pragma once
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <map>
 #include <memory>
@@ -43,7 +45,8 @@ struct DeviceParameters {
 };
 
 // Names the rows of an operand in a stage, and holds every place of the contraction against what is expected there.
-template <Major major, class Expected>
+// left: rows may have been left as they were, all of a row or nothing.
+template <Major major, bool left = false, class Expected>
 void name_rows(const Stage& stage, u32 from, int count, const Expected& expected) {
   std::map<Element, int> known;
   for (int m = 0; m < count; ++m)
@@ -56,6 +59,10 @@ void name_rows(const Stage& stage, u32 from, int count, const Expected& expected
     const auto name = known.find(at(0));
     int& named = row_names[from / operand_row_bytes + static_cast<size_t>(r)];
     named = name == known.end() ? -1 : name->second;
+    if (left && at(0) == unfilled) {
+      for (int k = 0; k < k_tile; ++k) REQUIRE(at(k) == unfilled);
+      continue;
+    }
     for (int k = 0; k < k_tile; ++k) {
       const Element e = at(k);
       if (e == unfilled) FAIL("row " << r << " has nothing at " << k);
@@ -132,9 +139,11 @@ class Checker {
       const auto& [map, group] = maps_.at(copy.map);
       carry_out(problem_, *map, group, copy, stage);
     }
+    const auto unbrought = static_cast<u32>(std::count(stage.begin(), stage.end(), unfilled));
+    REQUIRE(Load::bytes(source) == Load::stage_bytes - 2 * unbrought);
     row_names.assign(Load::stage_bytes / operand_row_bytes, -1);
-    name_rows<Plan::a_major>(stage, 0, tile_rows,
-                             [&](int m, int at) { return problem_.expected_a(rows, segment, m, k + at); });
+    name_rows<Plan::a_major, Plan::a_major == Major::k>(
+        stage, 0, tile_rows, [&](int m, int at) { return problem_.expected_a(rows, segment, m, k + at); });
     if constexpr (Plan::interleaved) {
       for (int slice = 0; slice < Plan::slices; ++slice)
         name_rows<Plan::b_major>(stage, Load::a_bytes + static_cast<u32>(slice) * Load::slice_bytes, Plan::tile_columns,

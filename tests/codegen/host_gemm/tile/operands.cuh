@@ -30,6 +30,7 @@ struct Operands {
   static Source source(const Parameters& p, const Tile<Plan::places>& tile) {
     return {name_of(tile), Plan::ragged_depth ? tile.depth : p.depth};
   }
+  static u32 bytes(const Source&) { return stage_bytes; }
   static void load(const Parameters&, u32 stage, u32 full, int segment, int k, const Source& source) {
     const int k_tiles = (source.depth + k_tile - 1) / k_tile;
     ptx::store_shared_64(stage, source.tile, static_cast<u32>(segment * k_tiles + k / k_tile));
