@@ -24,7 +24,7 @@ bool same_tile(const Schedule& a, const Schedule& b) {
 // In how many things a schedule differs from the planner's choice for its tile.
 int changes(const Schedule& s) {
   if (s.family != lowering::Family::gemm) return 0;
-  return (s.stages != s.usual_stages) + (s.band != lowering::usual_band) + static_cast<int>(s.dynamic);
+  return (s.stages != s.usual_stages) + (s.band != lowering::usual_band) + (s.dynamic || s.pairs ? 1 : 0);
 }
 
 class Search {
@@ -112,19 +112,20 @@ class Search {
     return tiles;
   }
 
-  // Of a tile: the stages, the band and the way to deal out tiles that were each the best by themselves.
+  // Of a tile: the stages, the band and the way to go about tiles that were each the best by themselves.
   const KernelPlan* combination(const KernelPlan& tile) const {
     Schedule together = tile.schedule;
     const double usual = timed_.at(&tile).milliseconds;
-    double stages = helps * usual, band = stages, dynamic = stages;
+    double stages = helps * usual, band = stages, order = stages;
     for (const auto& [plan, tried] : timed_) {
       const Schedule& s = plan->schedule;
       if (!same_tile(s, tile.schedule) || changes(s) != 1) continue;
-      double& so_far = s.dynamic ? dynamic : s.band != lowering::usual_band ? band : stages;
+      const bool other_order = s.dynamic || s.pairs;
+      double& so_far = other_order ? order : s.band != lowering::usual_band ? band : stages;
       if (tried.milliseconds >= so_far) continue;
       so_far = tried.milliseconds;
-      if (s.dynamic)
-        together.dynamic = true;
+      if (other_order)
+        together.dynamic = s.dynamic, together.pairs = s.pairs;
       else if (s.band != lowering::usual_band)
         together.band = s.band;
       else

@@ -49,7 +49,8 @@ class Emitter {
     walk_traits();
     line("}};\n");
     out_ += emit_epilogue(graph_, plan_);
-    line("extern \"C\" __global__ void __launch_bounds__({}) {}(const __grid_constant__ Parameters p) {{",
+    line("extern \"C\" __global__ void {}__launch_bounds__({}) {}(const __grid_constant__ Parameters p) {{",
+         plan_.schedule.pairs ? fmt::format("__cluster_dims__({}) ", plan_.schedule.cluster()) : "",
          pass ? fmt::format("pass_threads, {}", plan_.schedule.ctas) : "gemm_threads, 1", entry);
     line("  {}<Plan, Epilogue>(p);\n}}", pass ? "pass_sm90" : "gemm_sm90");
     if (const RecipeStep* clear = lowering::find_clearing_step(plan_)) clearing_entry(*clear);
@@ -100,6 +101,7 @@ class Emitter {
       line("  static constexpr int part_columns = {};", plan_.part_tile());
     line("  static constexpr Groups groups = {};", groups);
     line("  static constexpr bool wide_sizes = {};", truth(wide));
+    line("  static constexpr bool pairs = {};", truth(plan_.schedule.pairs));
     line("  static constexpr int places = {};", plan_.places.size());
     per_place("int", "alignment", [](const lowering::Place& place) { return std::to_string(place.alignment); });
     per_place("bool", "local", [](const lowering::Place& place) { return std::string(truth(place.local)); });

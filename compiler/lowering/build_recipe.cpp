@@ -41,8 +41,7 @@ class Writer {
     add_addresses();
     add_numbers();
     close_fields(step_);
-    step_.grid = min(IntExpr::symbol(std::string(multiprocessors_name)) * plan_.schedule.ctas,
-                     most_row_tiles(graph_, plan_) * column_tiles());
+    step_.grid = grid();
     step_.waits = true;
     if (std::optional<RecipeStep> clear = clearing_step(plan_, step_)) recipe_.steps.push_back(*std::move(clear));
     recipe_.steps.push_back(step_);
@@ -246,6 +245,13 @@ class Writer {
     }
     for (size_t i = 0; i < graph_.params.size(); ++i)
       add_field(step_, "param_" + graph_.params[i].name, FieldKind::param, "", 0, static_cast<int>(i));
+  }
+
+  IntExpr grid() const {
+    const IntExpr multiprocessors = IntExpr::symbol(std::string(multiprocessors_name)) * plan_.schedule.ctas;
+    const IntExpr tiles = most_row_tiles(graph_, plan_) * column_tiles();
+    if (!plan_.schedule.pairs) return min(multiprocessors, tiles);
+    return min(max(ceil_div(multiprocessors - 1, 2), 1), tiles) * 2;
   }
 
   IntExpr column_tiles() const {

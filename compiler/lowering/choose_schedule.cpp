@@ -114,6 +114,8 @@ class Planner {
     if (wanted.band && *wanted.band > most_band)
       return refuse(fmt::format("a band has at most {} column tiles", most_band));
     if (wanted.separate && !shares_operations()) return refuse("no values share operations");
+    if (wanted.pairs && !can_pair(base_)) return refuse("no two row tiles have all their columns in common");
+    if (wanted.pairs && wanted.dynamic) return refuse("tiles are dealt out one by one, and not in pairs");
     KernelPlan plan = base_;
     Schedule& schedule = plan.schedule;
     schedule.cooperative = wanted.cooperative;
@@ -121,6 +123,7 @@ class Planner {
     schedule.separate = wanted.separate;
     schedule.band = wanted.band.value_or(usual_band);
     schedule.dynamic = wanted.dynamic;
+    schedule.pairs = wanted.pairs;
     schedule.rolled = should_roll(epilogue_, plan.part_tile() / block_columns);
     // What puts halves together has no registers left.
     if (schedule.rolled && plan.gemm.parts == 1 && works_block_by_block(plan) && !stores_halves_together(plan) &&
@@ -153,9 +156,10 @@ class Planner {
     std::optional<KernelPlan> plan = make(wanted);
     if (!plan) return plan;
     const TileOrder order = usual_order(graph_, *plan);
-    if (order.band == plan->schedule.band && order.dynamic == plan->schedule.dynamic) return plan;
+    if (order == order_of(plan->schedule)) return plan;
     wanted.band = order.band;
     wanted.dynamic = order.dynamic;
+    wanted.pairs = order.pairs;
     return make(wanted);
   }
 
@@ -281,10 +285,11 @@ std::vector<KernelPlan> all_plans(const ir::Graph& graph, const KernelPlan& base
     const int64_t tile = int64_t{usual.part_tile()} * schedule.slices();
     for (const int band : bands_to_try(schedule.band, (base.gemm.part_columns + tile - 1) / tile))
       for (int fewer = 0; fewer <= 2; ++fewer)
-        for (const bool dynamic : {false, true}) {
+        for (const auto& [dynamic, pairs] : {std::pair(false, false), std::pair(true, false), std::pair(false, true)}) {
           name.stages = schedule.usual_stages - fewer;
           name.band = band;
           name.dynamic = dynamic;
+          name.pairs = pairs;
           if (std::optional<KernelPlan> plan = planner.make(name)) plans.push_back(*std::move(plan));
         }
   }

@@ -224,8 +224,11 @@ struct Schedule {
   int band = usual_band;  // column tiles that a wave covers before it goes down
   // Tiles are dealt out by a counter on the device, to whoever is free; else by index, a grid apart.
   bool dynamic = false;
+  // Two CTAs side by side work on neighbouring row tiles, and bring the columns once for both (a cluster, multicast).
+  bool pairs = false;
 
   int slices() const { return cooperative ? 2 : 1; }
+  int cluster() const { return pairs ? 2 : 1; }  // CTAs
 };
 
 // A piece of the dynamic shared memory; `live` names the roles that use it, all of them for the whole kernel.

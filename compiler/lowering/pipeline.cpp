@@ -88,7 +88,7 @@ std::string shortened(std::string_view name) {
 std::string wrong_kind(const std::optional<ScheduleName>& name, bool with_gemm) {
   if (!name)
     return "it is no name: there are 'pingpong 128x192' and 'cooperative 128x256', behind them 'separate', 'stages 4', "
-           "'band 16' and 'dynamic', and 'pass 128x64' and 'pointwise'";
+           "'band 16', 'dynamic' and 'pairs', and 'pass 128x64' and 'pointwise'";
   if ((name->family == Family::gemm) == with_gemm) return "";
   return with_gemm ? "it is one of a kernel without gemm" : "it is one of a kernel with gemm";
 }

@@ -32,6 +32,7 @@ struct Constants {
   // What a multiprocessor has of memory in a cycle; the part of a main loop from which on its traffic is the limit; and
   // waves up to which dealing tiles out costs more than it gains.
   double memory_bytes_per_cycle = 25.5, limited = 0.72, few_waves = 30;
+  double rows_in_pairs = 1024;  // of a group, from which on its row tiles are worked on in pairs
   double split_lines = 1.25;  // of a main loop whose weight comes by halves of 128-byte lines, though whole ones exist
 
   int place_registers = 28;     // what keeps a thread's place in the tile, in the count of registers_of
@@ -54,6 +55,17 @@ double splitting(const KernelPlan& plan) {
   const int columns = plan.interleaved_weight() ? plan.schedule.tile_columns : plan.part_tile();
   const bool lines = plan.natural_columns() && plan.gemm.part_columns % slab_columns == 0;
   return lines && columns % slab_columns != 0 ? constants.split_lines : 1;
+}
+
+int stored_bits(const ir::Tensor& tensor) { return storage_bits(tensor.type.storage()); }
+
+// Whether rows of such a weight begin between lines: then half of all boxes lie across two, whatever the tile.
+bool begins_between_lines(const ir::Graph& graph, const KernelPlan& plan) {
+  constexpr int line_bits = 128 * 8;
+  if (!plan.natural_columns()) return false;
+  const ir::Tensor& weight = graph.inputs[static_cast<size_t>(plan.gemm.b[0].input)].tensor;
+  const std::optional<int64_t> row = graph.fixed_value(weight.shape.back());
+  return row && *row * stored_bits(weight) % line_bits != 0;
 }
 
 int operation_weight(ir::Op op) {
@@ -85,8 +97,6 @@ int sink_weight(SinkKind kind) {
   }
   return 0;
 }
-
-int stored_bits(const ir::Tensor& tensor) { return storage_bits(tensor.type.storage()); }
 
 int weight_of(const Epilogue& epilogue) {
   int weight = 0;
@@ -226,6 +236,10 @@ bool outlasts_main_loop(const ir::Graph& graph, const KernelPlan& plan, const Ep
   return epilogue_cycles(plan, epilogue) > main_loop_cycles(graph, plan);
 }
 
+bool can_pair(const KernelPlan& plan) {
+  return plan.gemm.form != GemmForm::none && plan.gemm.form != GemmForm::ragged_depth && !plan.checked_pairs;
+}
+
 TileOrder usual_order(const ir::Graph& graph, const KernelPlan& plan) {
   const double limit = constants.limited * main_loop_cycles(graph, plan);
   const double memory = bytes_of_tile(graph, plan) / constants.memory_bytes_per_cycle;
@@ -233,6 +247,8 @@ TileOrder usual_order(const ir::Graph& graph, const KernelPlan& plan) {
   order.dynamic = memory > limit && waves(graph, plan) > constants.few_waves;
   if (order.dynamic && adding_cycles(graph, plan) > limit)
     order.band = static_cast<int>(std::clamp<double>(column_tiles(plan), usual_band, most_band));
+  order.pairs = !order.dynamic && can_pair(plan) && begins_between_lines(graph, plan) &&
+                number_or_share(graph, plan.gemm, plan.gemm.rows) >= constants.rows_in_pairs;
   return order;
 }
 
@@ -249,8 +265,8 @@ double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const Epilogu
   if (will_spill(plan, epilogue)) cost *= constants.spill;
   if (schedule.separate) cost *= constants.one_by_one;
   const TileOrder usual = usual_order(graph, plan);
-  const int others =
-      (schedule.stages != schedule.usual_stages) + (schedule.band != usual.band) + (schedule.dynamic != usual.dynamic);
+  const int others = (schedule.stages != schedule.usual_stages) + (schedule.band != usual.band) +
+                     (schedule.dynamic != usual.dynamic) + (schedule.pairs != usual.pairs);
   return cost * std::pow(constants.other_choice, others);
 }
 

@@ -45,6 +45,7 @@ bool take_option(std::string_view word, Words& words, ScheduleName& name) {
   const auto take_once = [](bool& flag) { return !std::exchange(flag, true); };
   if (word == "separate") return take_once(name.separate);
   if (word == "dynamic") return take_once(name.dynamic);
+  if (word == "pairs") return take_once(name.pairs);
   std::optional<int>* number = word == "stages" ? &name.stages : word == "band" ? &name.band : nullptr;
   if (!number || *number) return false;
   *number = parse_number(words.next());
@@ -62,6 +63,7 @@ std::string schedule_name(const Schedule& schedule) {
   if (schedule.stages != schedule.usual_stages) name += fmt::format(" stages {}", schedule.stages);
   if (schedule.band != usual_band) name += fmt::format(" band {}", schedule.band);
   if (schedule.dynamic) name += " dynamic";
+  if (schedule.pairs) name += " pairs";
   return name;
 }
 

@@ -6,7 +6,7 @@
 //   pass 128x64, pointwise      kernels without gemm
 //
 // Behind the tile stands what differs from the planner's own choice for it, in this order: "separate", "stages 4",
-// "band 16", "dynamic".
+// "band 16", "dynamic", "pairs".
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ struct ScheduleName {
   int tile_columns = 0;  // of one consumer warpgroup, or of a pass
   bool separate = false;
   std::optional<int> stages, band;  // empty: the planner's
-  bool dynamic = false;
+  bool dynamic = false, pairs = false;
 
   bool operator==(const ScheduleName&) const = default;
 };

@@ -9,13 +9,18 @@
 //
 // Each CTA takes tiles a grid apart, or those that a counter deals out to it (Plan::dynamic, pipeline/tile_deal.cuh).
 //
+// CTAs may work in pairs (Plan::pairs), clusters of two: each has a tile of its own, two row tiles of a group side by
+// side, and their columns are brought once for both. A stage is then filled by either of them, and is empty when the
+// consumers of both have read it. Where a group has an odd number of row tiles, the second CTA of its last pair runs
+// along without a tile: it passes its stages on and multiplies nothing.
+//
 // The contraction may have two segments, whose products add up. It may lie in groups (Plan::ragged_depth): then a tile
 // has a depth of its own, which may be 0.
 //
 // Plan      tile_columns, parts, slices (1 pingpong, 2 cooperative), stages, tile_input_stages, registers_producer,
-//           registers_consumer, scratch_bytes (of each consumer warpgroup's epilogue), dynamic, Operand, and what the
-//           walks (pipeline/) and tile/operands.cuh name. Parameters: depth; with two segments loop_depth, that of both
-//           in whole k-tiles; dynamic: tile_counter, which is 0 when the kernel begins.
+//           registers_consumer, scratch_bytes (of each consumer warpgroup's epilogue), dynamic, pairs, Operand, and
+//           what the walks (pipeline/) and tile/operands.cuh name. Parameters: depth; with two segments loop_depth,
+//           that of both in whole k-tiles; dynamic: tile_counter, which is 0 when the kernel begins.
 // Epilogue  slot_bytes (full-tile inputs of one block, 0: none), load_tile_inputs(p, slot, full, row, column),
 //           passes (over the blocks of a tile, each with its full-tile inputs), blocks(p, first_column),
 //           run(p, tile, accumulators, first_column, tile_inputs, scratch).
@@ -54,6 +59,7 @@ struct GemmSm90 {
   using Sums = Accumulators<typename Plan::Operand, Plan::tile_columns, Plan::a_major, Plan::b_major>;
   using WorkTile = Tile<Plan::places>;
   static constexpr bool pingpong = Plan::slices == 1;
+  static constexpr int ctas = Plan::pairs ? 2 : 1;  // that share stages
   static constexpr int blocks = Load::part_columns / block_columns;
   static constexpr u32 slots_bytes = Epilogue::slot_bytes * Plan::tile_input_stages;  // of one consumer warpgroup
   static constexpr u32 slots_at = Plan::stages * Load::stage_bytes;
@@ -82,7 +88,7 @@ struct GemmSm90 {
 
   EPIFUSE_DEVICE void init() const {
     if (threadIdx.x == 0) {
-      operands().init(pingpong ? 4 : 8);  // one arrival for each consumer warp that reads a stage
+      operands().init((pingpong ? 4 : 8) * ctas);  // one arrival for each consumer warp that reads a stage
       for (int consumer = 0; consumer < 2; ++consumer) {
         tile_ring(consumer).init(4);
         // Read by the consumer's warps, and by the one that brings its full-tile inputs.
@@ -97,7 +103,10 @@ struct GemmSm90 {
           ptx::prefetch_tensor_map(p.b[i]);
       }
     }
-    __syncthreads();
+    if constexpr (Plan::pairs)
+      ptx::cluster_sync();
+    else
+      __syncthreads();
   }
 
   // A producer is a whole converged warp of which one lane issues: only then does the compiler keep coordinates and
@@ -137,8 +146,12 @@ struct GemmSm90 {
         }
         ring.wait_empty(at);
         if (ptx::elect()) {
-          ring.expect(at, Load::bytes(source));
-          Load::load(p, shared + at.stage * Load::stage_bytes, ring.full(at.stage), segment, k, source);
+          if (tile.exists) {
+            ring.expect(at, Load::bytes(source));
+            Load::load(p, shared + at.stage * Load::stage_bytes, ring.full(at.stage), segment, k, source);
+          } else {
+            ring.publish(at);
+          }
         }
         __syncwarp();
         at.advance();
@@ -156,7 +169,7 @@ struct GemmSm90 {
         load_tile_inputs(tile, consumer, at);
     } else {
       for (int index = first_tile(consumer); walk.seek(index, tile); index += tile_step())
-        load_tile_inputs(tile, consumer, at);
+        if (tile.exists) load_tile_inputs(tile, consumer, at);
     }
   }
 
@@ -192,13 +205,22 @@ struct GemmSm90 {
   }
   EPIFUSE_DEVICE int k_tiles(const WorkTile& tile) const { return (loop_depth(tile) + k_tile - 1) / k_tile; }
 
+  // By a whole warp: the stage may be filled again.
+  EPIFUSE_DEVICE void release(int stage) const {
+    const u32 lane = threadIdx.x & 31;
+    if constexpr (Plan::pairs) {
+      if (lane < ctas) operands().release_in(lane, stage);
+    } else {
+      if (lane == 0) operands().release(stage);
+    }
+  }
+
   // One tile, in the turn of this warpgroup. `at` goes past the tile's stages.
   EPIFUSE_DEVICE void multiply(const WorkTile& tile, int consumer, Sums& accumulators,
                                RingState<Plan::stages>& at) const {
     const auto ring = operands();
     const Turns turns{consumer};
     const u32 slice = Load::a_bytes + (pingpong ? 0 : consumer * Load::slice_bytes);
-    const bool leader = (threadIdx.x & 31) == 0;
     accumulators.clear();
     if (pingpong) turns.wait();
     int previous = 0;
@@ -211,15 +233,28 @@ struct GemmSm90 {
       // One group stays in flight: waiting for none would leave the tensor cores idle in pingpong.
       if (k != 0) {
         ptx::wgmma_wait<1>();
-        if (leader) ring.release(previous);
+        release(previous);
       }
       previous = at.stage;
       at.advance();
     }
     if (pingpong) turns.pass();
     ptx::wgmma_wait<0>();
-    if (leader && (!Plan::ragged_depth || loop_depth(tile) > 0)) ring.release(previous);
+    if (!Plan::ragged_depth || loop_depth(tile) > 0) release(previous);
     accumulators.pin();
+  }
+
+  // The same without a tile: whoever fills the other CTA's stages waits for this one too.
+  EPIFUSE_DEVICE void run_along(const WorkTile& tile, int consumer, RingState<Plan::stages>& at) const {
+    const Turns turns{consumer};
+    if (pingpong) turns.wait();
+    for (int k = 0; k < loop_depth(tile); k += k_tile) {
+      operands().wait_full(at);
+      __syncwarp();  // a lane that were left behind would find a later phase
+      release(at.stage);
+      at.advance();
+    }
+    if (pingpong) turns.pass();
   }
 
   using ConsumedInputs = TileInputs<Plan::tile_input_stages, Epilogue::slot_bytes>;
@@ -275,10 +310,15 @@ struct GemmSm90 {
           continue;
         }
       }
-      Sums accumulators;
-      multiply(tile, consumer, accumulators, at);
-      if (pingpong && !walks_all) at.skip(k_tiles(tile));
-      finish(tile, consumer, accumulators, tile_inputs);
+      if (tile.exists) {
+        Sums accumulators;
+        multiply(tile, consumer, accumulators, at);
+        if (pingpong && !walks_all) at.skip(k_tiles(tile));
+        finish(tile, consumer, accumulators, tile_inputs);
+      } else {
+        run_along(tile, consumer, at);
+        if (pingpong) at.skip(k_tiles(tile));
+      }
     }
     const int total = walk.total();
     return total > worker ? (total - worker + workers - 1) / workers : 0;
@@ -299,14 +339,17 @@ struct GemmSm90 {
       ptx::take_registers<Plan::registers_consumer>();
       consume(warpgroup - 1);
     }
+    // The other one may still arrive at barriers here.
+    if constexpr (Plan::pairs) ptx::cluster_sync();
   }
 };
 
 template <class Plan, class Epilogue, class Parameters>
 EPIFUSE_DEVICE void gemm_sm90(const Parameters& p) {
   extern __shared__ __align__(1024) u8 shared[];
-  const GemmSm90<Plan, Epilogue, Parameters> kernel{p, ptx::shared_address(shared), static_cast<int>(blockIdx.x),
-                                                    static_cast<int>(gridDim.x)};
+  constexpr u32 ctas = Plan::pairs ? 2 : 1;
+  const GemmSm90<Plan, Epilogue, Parameters> kernel{p, ptx::shared_address(shared), static_cast<int>(blockIdx.x / ctas),
+                                                    static_cast<int>(gridDim.x / ctas)};
   kernel.run();
 }
 

@@ -4,6 +4,7 @@
 // The producer waits with parity 1 first, which passes on a fresh barrier: all stages start empty.
 #pragma once
 
+#include "ptx/cluster.cuh"
 #include "ptx/mbarrier.cuh"
 
 namespace epifuse {
@@ -61,6 +62,7 @@ struct Ring {
   // Consumer.
   EPIFUSE_DEVICE void wait_full(const RingState<stages>& at) const { ptx::mbarrier_wait(full(at.stage), at.phase); }
   EPIFUSE_DEVICE void release(int stage) const { ptx::mbarrier_arrive(empty(stage)); }
+  EPIFUSE_DEVICE void release_in(u32 rank, int stage) const { ptx::mbarrier_arrive_at(empty(stage), rank); }
 };
 
 }  // namespace epifuse

@@ -1,16 +1,18 @@
 // The walk over output tiles whose rows lie in groups: which group, rows and columns the index-th tile covers. Every
-// role of a CTA walks by itself and gets the same answers.
+// role of a CTA walks by itself and gets the same answers. Where CTAs work in pairs, an index is of two row tiles, the
+// second of which a group may not have.
 #pragma once
 
 #include "atom/ownership.cuh"
 #include "pipeline/group_sizes.cuh"
 #include "pipeline/raster.cuh"
+#include "ptx/cluster.cuh"
 #include "tile/tile.cuh"
 
 namespace epifuse {
 
-// Plan: what group_rows() names, places, alignment(place), local(place). Parameters: groups, capacity, column_tiles,
-// band.
+// Plan: what group_rows() names, places, alignment(place), local(place), pairs. Parameters: groups, capacity,
+// column_tiles, band.
 template <class Plan, class Parameters>
 class TileWalk {
  public:
@@ -22,8 +24,9 @@ class TileWalk {
 
   // False when the index is past the last tile. Indices must not fall from call to call.
   EPIFUSE_DEVICE bool seek(int index, Tile<Plan::places>& tile) {
-    while (index >= (row_tiles_before_ + row_tiles_) * p_.column_tiles) {
-      row_tiles_before_ += row_tiles_;
+    while (index >= (steps_before_ + row_steps()) * p_.column_tiles) {
+      steps_before_ += row_steps();
+      if constexpr (Plan::pairs) row_tiles_before_ += row_tiles_;
       if (Plan::groups == Groups::one || group_ + 1 >= p_.groups) {
         row_tiles_ = 0;
         return false;
@@ -34,11 +37,16 @@ class TileWalk {
       if constexpr (in_slots(Plan::groups)) start_[0] = slot_start(p_, group_);
       measure();
     }
-    const RasterPlace at = raster(index - row_tiles_before_ * p_.column_tiles, row_tiles_, p_.column_tiles, p_.band);
+    RasterPlace at = raster(index - steps_before_ * p_.column_tiles, row_steps(), p_.column_tiles, p_.band);
+    if constexpr (Plan::pairs) {
+      tile.alone = 2 * at.row_tile + 1 == row_tiles_;
+      at.row_tile = 2 * at.row_tile + static_cast<int>(ptx::cluster_rank());
+      tile.exists = at.row_tile < row_tiles_;
+    }
     const int first = at.row_tile * tile_rows;
     tile.group = group_;
     tile.column_tile = at.column_tile;
-    tile.row_tile = row_tiles_before_ + at.row_tile;
+    tile.row_tile = (Plan::pairs ? row_tiles_before_ : steps_before_) + at.row_tile;
     tile.first_row = first;
     tile.valid_rows = rows_ - first;
 #pragma unroll
@@ -47,10 +55,12 @@ class TileWalk {
     return true;
   }
 
-  // After seek() has failed: how many tiles there are.
-  EPIFUSE_DEVICE int total() const { return row_tiles_before_ * p_.column_tiles; }
+  // After seek() has failed: how many indices there are.
+  EPIFUSE_DEVICE int total() const { return steps_before_ * p_.column_tiles; }
 
  private:
+  EPIFUSE_DEVICE int row_steps() const { return Plan::pairs ? (row_tiles_ + 1) / 2 : row_tiles_; }
+
   // Rows of the group in a place, its gap included. The gap of the rows dimension itself may end past the capacity.
   EPIFUSE_DEVICE int stored_rows(int place) const {
     const int rows = round_up(rows_, Plan::alignment(place));
@@ -70,7 +80,8 @@ class TileWalk {
   int group_ = 0;
   int rows_ = 0;
   int row_tiles_ = 0;
-  int row_tiles_before_ = 0;  // of the groups before this one
+  int steps_before_ = 0;      // row tiles, or pairs of them, of the groups before this one
+  int row_tiles_before_ = 0;  // in pairs: their row tiles
   int start_[Plan::places];
 };
 

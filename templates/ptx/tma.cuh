@@ -53,4 +53,22 @@ EPIFUSE_DEVICE void tma_load_5d(u32 to, const TensorMap& map, u32 barrier, int c
       : "memory");
 }
 
+// To the same place in every CTA of the cluster that `ctas` has a bit for; each of their barriers is told.
+EPIFUSE_DEVICE void tma_load_3d_to(u32 ctas, u32 to, const TensorMap& map, u32 barrier, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "h"(static_cast<u16>(ctas))
+      : "memory");
+}
+
+EPIFUSE_DEVICE void tma_load_5d_to(u32 ctas, u32 to, const TensorMap& map, u32 barrier, int c0, int c1, int c2, int c3,
+                                   int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4), "h"(static_cast<u16>(ctas))
+      : "memory");
+}
+
 }  // namespace epifuse::ptx

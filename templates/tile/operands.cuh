@@ -14,6 +14,9 @@
 // MN-major operands come as boxes of 64 rows (or columns) by 64 of the contraction, in their natural order, each
 // checked along both.
 //
+// CTAs of a pair (Plan::pairs) multiply neighbouring row tiles by the same columns. They bring these by turns, a k-tile
+// each, to both of them.
+//
 // Where the contraction lies in ragged groups, what lies behind the group must not be read: it belongs to the next one,
 // and may be NaN behind the last. The copy engine clips a dimension only at the map's own end, so the map has three
 // dimensions over the contraction: one that ends at 2^30, entered so that the group's end meets that end, and two that
@@ -33,7 +36,7 @@ constexpr int ragged_end = 1 << 30;
 
 // Plan: tile_columns (of one consumer warpgroup, all parts), parts, slices (consumer warpgroups that share a tile),
 // a_major, b_major, segments, ragged_rows, ragged_depth (the contraction lies in groups), ragged_boxes (… of any size),
-// checked_pairs, piece, b_pointers, interleaved (the columns of both parts lie by turns in one MN-major weight).
+// checked_pairs, piece, b_pointers, interleaved (the columns of both parts lie by turns in one MN-major weight), pairs.
 // Parameters: a[segments], a_checked[segments], b[segments * parts] (interleaved: [segments]), b_group_rows,
 // capacity, and with b_pointers b_maps.
 template <class Plan, class Parameters>
@@ -46,6 +49,7 @@ struct Operands {
       Plan::b_major == Major::k ? Plan::tile_columns * operand_row_bytes : slabs_of(Plan::tile_columns) * slab_bytes;
   static constexpr u32 stage_bytes = a_bytes + Plan::slices * slice_bytes;
   static_assert(part_columns % block_columns == 0, "a part has whole blocks");
+  static_assert(!Plan::pairs || !(Plan::ragged_depth || Plan::checked_pairs), "a pair's columns come in whole boxes");
   static_assert(Plan::b_major == Major::k || Plan::interleaved || Plan::parts == 1 || part_columns % slab == 0,
                 "a part that another lies behind has whole slabs");
 
@@ -57,6 +61,7 @@ struct Operands {
     int b_row;               // K-major: the weight row of the first slice; MN-major: its column
     int group;               // MN-major: the matrix of a batch, or of a weight
     int depth_first, depth;  // ragged depth
+    u32 rank, ctas;          // pairs: of this CTA; a bit for each whose columns are brought
   };
 
   static EPIFUSE_DEVICE Source source(const Parameters& p, const Tile<Plan::places>& tile) {
@@ -76,6 +81,10 @@ struct Operands {
       source.depth_first = ptx::warp_uniform(tile.depth_first);
       source.depth = ptx::warp_uniform(tile.depth);
     }
+    if constexpr (Plan::pairs) {
+      source.rank = ptx::warp_uniform(static_cast<int>(ptx::cluster_rank()));
+      source.ctas = tile.alone ? 1u << source.rank : 3u;
+    }
     if constexpr (Plan::b_pointers) {
 #pragma unroll
       for (int i = 0; i < Plan::segments * (Plan::interleaved ? 1 : Plan::parts); ++i)
@@ -93,6 +102,8 @@ struct Operands {
   // By one lane: the k-tile that begins at k of a segment of the contraction.
   static EPIFUSE_DEVICE void load(const Parameters& p, u32 stage, u32 full, int segment, int k, const Source& source) {
     load_a(p, stage, full, segment, k, source);
+    if constexpr (Plan::pairs)
+      if (source.ctas == 3 && (k / k_tile & 1u) != source.rank) return;
 #pragma unroll
     for (int slice = 0; slice < Plan::slices; ++slice) {
       // Both halves of such a weight lie together, and are brought so.
@@ -147,8 +158,13 @@ struct Operands {
   static EPIFUSE_DEVICE void load_slabs(u32 to, const TensorMap& map, u32 full, int first, int k,
                                         const Source& source) {
 #pragma unroll
-    for (int i = 0; i < slabs_of(columns); ++i)
-      load_slab(to + i * slab_bytes, map, full, first + i * slab, k, Plan::b_pointers ? 0 : source.group, source);
+    for (int i = 0; i < slabs_of(columns); ++i) {
+      const int matrix = Plan::b_pointers ? 0 : source.group;
+      if constexpr (Plan::pairs)
+        ptx::tma_load_3d_to(source.ctas, to + i * slab_bytes, map, full, first + i * slab, k, matrix);
+      else
+        load_slab(to + i * slab_bytes, map, full, first + i * slab, k, matrix, source);
+    }
   }
 
   static EPIFUSE_DEVICE void load_a(const Parameters& p, u32 to, u32 full, int segment, int k, const Source& source) {
@@ -179,7 +195,10 @@ struct Operands {
     if constexpr (Plan::b_major == Major::mn) {
       load_slabs<part_columns>(to, map, full, row, k, source);
     } else if constexpr (!Plan::checked_pairs) {
-      ptx::tma_load_5d(to, map, full, k, 0, 0, 0, row / block_columns);
+      if constexpr (Plan::pairs)
+        ptx::tma_load_5d_to(source.ctas, to, map, full, k, 0, 0, 0, row / block_columns);
+      else
+        ptx::tma_load_5d(to, map, full, k, 0, 0, 0, row / block_columns);
     } else {
 #pragma unroll 1
       for (int eight = 0; eight < part_columns / 8; ++eight)

@@ -20,6 +20,8 @@ struct Tile {
   int valid_rows;          // existing rows from the tile's row 0 on; may exceed the tile
   int depth_first, depth;  // where the contraction lies in groups: its first place, and how many there are
   Rows rows[places];
+  // Where CTAs work in pairs: whether this one has a tile, or runs along without one; and whether the other has none.
+  bool exists = true, alone = false;
 };
 
 }  // namespace epifuse

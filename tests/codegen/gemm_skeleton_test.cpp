@@ -1,10 +1,11 @@
 // Who multiplies which tile when, in the GEMM skeleton (kernels/gemm_sm90.cuh): the roles of its warps run on the
-// host's block of threads, over stand-ins of what moves and multiplies data (host_gemm/). By index and dealt out, in
-// both schedules, every tile comes to its end once, with its own k-tiles in their order and its own full-tile inputs,
-// however the warps get ahead of each other; and no role waits for ever, which would end the program.
+// host's block of threads, over stand-ins of what moves and multiplies data (host_gemm/). By index, dealt out and in
+// pairs, in both schedules, every tile comes to its end once, with its own k-tiles in their order and its own full-tile
+// inputs, however the warps get ahead of each other; and no role waits for ever, which would end the program.
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/codegen/host/device.h"
@@ -33,7 +34,7 @@ struct Seen {
 Seen seen;
 
 struct Shape {
-  bool dynamic = false, cooperative = false, ragged_depth = false;
+  bool dynamic = false, cooperative = false, ragged_depth = false, pairs = false;
   int stages = 4, segments = 1, tile_inputs = 0, passes = 1;
 };
 
@@ -46,6 +47,7 @@ struct Plan {
   static constexpr int registers_producer = 24, registers_consumer = 240;
   static constexpr u32 scratch_bytes = 16, slot_bytes = shape.tile_inputs != 0 ? 16 : 0;
   static constexpr bool dynamic = shape.dynamic, ragged_depth = shape.ragged_depth, ragged_rows = !shape.ragged_depth;
+  static constexpr bool pairs = shape.pairs;
   static constexpr bool b_pointers = false, interleaved = false, wide_sizes = false, skips_empty = false;
   static constexpr Groups groups = Groups::counts;
   static constexpr int depth_alignment = 1;
@@ -107,8 +109,9 @@ int total_tiles(const Shape& shape, const Problem& problem) {
 
 template <Shape shape>
 void check(const Problem& problem, uint32_t stalls) {
-  INFO("dynamic " << shape.dynamic << ", cooperative " << shape.cooperative << ", ragged depth " << shape.ragged_depth
-                  << ", depth " << problem.depth << ", stages " << shape.stages << ", stalls " << stalls);
+  INFO("dynamic " << shape.dynamic << ", pairs " << shape.pairs << ", cooperative " << shape.cooperative
+                  << ", ragged depth " << shape.ragged_depth << ", depth " << problem.depth << ", stages "
+                  << shape.stages << ", stalls " << stalls);
   u32 counter = 0;
   int capacity = 0;
   for (const int count : problem.counts) capacity += count;
@@ -138,11 +141,18 @@ void check(const Problem& problem, uint32_t stalls) {
 
   seen = {};
   host::Block::stalls = stalls;
-  host::launch(static_cast<unsigned>(problem.grid), gemm_threads, [&] {
-    if (threadIdx.x == 0) ptx::host_barriers.clear();
-    const GemmSm90<Plan<shape>, Epilogue<shape>, Parameters> kernel{p, 0, static_cast<int>(blockIdx.x), problem.grid};
-    kernel.run();
-  });
+  constexpr int ctas = shape.pairs ? 2 : 1;
+  int last = -1;  // pair, or block
+  host::launch(
+      static_cast<unsigned>(problem.grid * ctas), gemm_threads,
+      [&] {
+        const int worker = static_cast<int>(blockIdx.x) / ctas;
+        if (std::exchange(last, worker) != worker) ptx::host_barriers.clear();  // by its first thread
+        const u32 shared = ptx::address_in(ptx::cluster_rank(), 0);
+        const GemmSm90<Plan<shape>, Epilogue<shape>, Parameters> kernel{p, shared, worker, problem.grid};
+        kernel.run();
+      },
+      ctas);
   host::Block::stalls = 0;
 
   CHECK(seen.faults == std::vector<std::string>{});
@@ -175,6 +185,15 @@ TEST_CASE("pingpong: tiles are dealt out") {
   check_problems<Shape{.dynamic = true, .stages = 6, .segments = 2, .tile_inputs = 1}>();
   check_problems<Shape{.dynamic = true, .ragged_depth = true}>();
   check_problems<Shape{.dynamic = true, .ragged_depth = true, .stages = 3, .segments = 2, .tile_inputs = 1}>();
+}
+
+// Groups of odd numbers of row tiles leave the second block of a pair without one.
+TEST_CASE("pairs: tiles by index") {
+  check_problems<Shape{.pairs = true}>();
+  check_problems<Shape{.pairs = true, .stages = 2, .tile_inputs = 1}>();
+  check_problems<Shape{.pairs = true, .stages = 3, .segments = 2, .tile_inputs = 1, .passes = 2}>();
+  check_problems<Shape{.cooperative = true, .pairs = true}>();
+  check_problems<Shape{.cooperative = true, .pairs = true, .stages = 2, .tile_inputs = 1}>();
 }
 
 TEST_CASE("cooperative: tiles by index") {

@@ -70,6 +70,8 @@ std::vector<Kernel> kernels() {
   spec("grouped_gemm", "cooperative 128x256 dynamic");
   spec("moe_fc1_swiglu", "pingpong 128x128 dynamic");
   spec("moe_fc2_dgrad_dswiglu", "pingpong 128x128 dynamic");
+  spec("grouped_gemm", "cooperative 128x256 pairs");
+  spec("moe_fc2_dgrad_dswiglu", "pingpong 128x128 pairs");
   spec("moe_fc1_wgrad", "pingpong 128x128 dynamic");
   spec("moe_fc1_wgrad", "cooperative 128x256 dynamic");
   spec("rowwise_fp8_quant", "");
@@ -83,7 +85,9 @@ std::vector<Kernel> kernels() {
 
 }  // namespace
 
-TEST_CASE("kernels whose tiles are dealt out do not spill; every entry waits before it touches memory") {
+TEST_CASE(
+    "kernels whose tiles are dealt out or worked on in pairs do not spill; every entry waits before it touches "
+    "memory") {
   toolchain::NvrtcToolchain nvrtc(real_file_system(), *read_settings());
   if (const auto location = nvrtc.location(); !location) {
     std::printf("skipped: %s\n", location.error().message.c_str());
@@ -114,5 +118,7 @@ TEST_CASE("kernels whose tiles are dealt out do not spill; every entry waits bef
     CHECK(entries == steps.size());
     for (const RecipeStep& step : steps) CHECK(step.waits);
     CHECK(has(compiled.ptx, "atom.global") == (list[i].name.find("dynamic") != std::string::npos));
+    CHECK(has(compiled.ptx, ".reqnctapercluster 2") == (list[i].name.find("pairs") != std::string::npos));
+    CHECK(has(compiled.ptx, ".multicast::cluster") == (list[i].name.find("pairs") != std::string::npos));
   }
 }

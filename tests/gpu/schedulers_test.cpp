@@ -14,15 +14,21 @@ namespace {
 
 using Dims = std::map<std::string, int64_t>;
 
-// A kernel under a static schedule; the dynamic one is called like it.
+// A kernel under a static schedule; those with other orders of tiles are called like it.
 struct Subject {
   std::string name, text;
   Dims dims;
   const char* schedule;
 
-  jit::CompiledKernelPtr compile(bool dynamic) const {
-    INFO(name << ", " << schedule);
-    return compile_spec(text, dims, std::string(schedule) + (dynamic ? " dynamic" : ""));
+  // order: "", " dynamic" or " pairs"
+  jit::CompiledKernelPtr compile(const std::string& order = "") const {
+    INFO(name << ", " << schedule << order);
+    return compile_spec(text, dims, schedule + order);
+  }
+  // A gradient's result has no rows in groups to pair.
+  std::vector<std::string> orders() const {
+    return name == "moe_fc1_wgrad" ? std::vector<std::string>{" dynamic"}
+                                   : std::vector<std::string>{" dynamic", " pairs"};
   }
 };
 
@@ -129,47 +135,49 @@ class Rounds {
 
 }  // namespace
 
-TEST_CASE("tiles that are dealt out are the same tiles, whatever the workspace holds") {
-  for (const Subject& subject : subjects()) {
-    INFO(subject.name << ", " << subject.schedule);
-    Rounds fixed(subject.compile(false)), dealt(subject.compile(true));
-    for (const auto& counts : all_counts())
-      for (const uint8_t poison : {uint8_t{0x3F}, uint8_t{0xFF}, uint8_t{0x01}}) {
-        INFO("groups of " << counts[0] << ", " << counts[1] << ", " << counts[2] << ", " << counts[3]);
-        const Buffers expected = fixed.run(counts, poison);
-        CHECK(difference(dealt.run(counts, poison), expected) == "");
-        CHECK(difference(dealt.run(counts, poison, {.sm_margin = 131}), expected) == "");
-      }
-    // Many in a row, without anything between them that could put the counter right.
-    const std::vector<int64_t>& counts = all_counts()[0];
-    const bool adds = subject.name == "moe_fc1_wgrad";
-    const Buffers expected = fixed.run(counts, 0x3F);
-    dealt.set(counts, 0x3F);
-    for (int i = 0; i < (adds ? 1 : 200); ++i) must(dealt.launch({.sm_margin = i % 7}));
-    CHECK(difference(dealt.result(), expected) == "");
-    CHECK(dealt.misplaced_writes() == std::vector<std::string>{});
-  }
+TEST_CASE("tiles that are dealt out, or in pairs, are the same tiles, whatever the workspace holds") {
+  for (const Subject& subject : subjects())
+    for (const std::string& order : subject.orders()) {
+      INFO(subject.name << ", " << subject.schedule << order);
+      Rounds fixed(subject.compile()), dealt(subject.compile(order));
+      for (const auto& counts : all_counts())
+        for (const uint8_t poison : {uint8_t{0x3F}, uint8_t{0xFF}, uint8_t{0x01}}) {
+          INFO("groups of " << counts[0] << ", " << counts[1] << ", " << counts[2] << ", " << counts[3]);
+          const Buffers expected = fixed.run(counts, poison);
+          CHECK(difference(dealt.run(counts, poison), expected) == "");
+          CHECK(difference(dealt.run(counts, poison, {.sm_margin = 131}), expected) == "");
+        }
+      // Many in a row, without anything between them that could put the counter right.
+      const std::vector<int64_t>& counts = all_counts()[0];
+      const bool adds = subject.name == "moe_fc1_wgrad";
+      const Buffers expected = fixed.run(counts, 0x3F);
+      dealt.set(counts, 0x3F);
+      for (int i = 0; i < (adds ? 1 : 200); ++i) must(dealt.launch({.sm_margin = i % 7}));
+      CHECK(difference(dealt.result(), expected) == "");
+      CHECK(dealt.misplaced_writes() == std::vector<std::string>{});
+    }
 }
 
-TEST_CASE("a captured graph deals tiles out for other counts at each replay") {
-  for (const Subject& subject : subjects()) {
-    INFO(subject.name << ", " << subject.schedule);
-    Rounds fixed(subject.compile(false)), dealt(subject.compile(true));
-    const cuda::Stream stream = dealt.problem().call().stream();
-    const auto graph = must(runtime::CapturedGraph::capture(gpu().device, stream, [&] { return dealt.launch(); }));
-    for (const auto& counts : all_counts()) {
-      dealt.set(counts, 0xA5);
-      must(graph.replay(stream));
-      const Buffers found = dealt.result();
-      CHECK(difference(found, fixed.run(counts, 0xA5)) == "");
+TEST_CASE("a captured graph deals tiles out, or has them in pairs, for other counts at each replay") {
+  for (const Subject& subject : subjects())
+    for (const std::string& order : subject.orders()) {
+      INFO(subject.name << ", " << subject.schedule << order);
+      Rounds fixed(subject.compile()), dealt(subject.compile(order));
+      const cuda::Stream stream = dealt.problem().call().stream();
+      const auto graph = must(runtime::CapturedGraph::capture(gpu().device, stream, [&] { return dealt.launch(); }));
+      for (const auto& counts : all_counts()) {
+        dealt.set(counts, 0xA5);
+        must(graph.replay(stream));
+        const Buffers found = dealt.result();
+        CHECK(difference(found, fixed.run(counts, 0xA5)) == "");
+      }
     }
-  }
 }
 
 TEST_CASE("two streams with two workspaces deal out their own tiles") {
   const Subject subject = subjects()[3];
-  const auto kernel = subject.compile(true);
-  Rounds fixed(subject.compile(false));
+  const auto kernel = subject.compile(" dynamic");
+  Rounds fixed(subject.compile());
   std::vector<std::unique_ptr<Rounds>> rounds;
   std::vector<Buffers> expected;
   for (size_t i = 0; i < 2; ++i) {
@@ -262,7 +270,7 @@ TEST_CASE("beside a kernel that holds 20 multiprocessors, each scheduler is righ
   const Dims dims = {{"E", 8}, {"K", 1024}, {"N", 2048}};
   const Subject subject{"grouped_gemm", file_text("specs/grouped_gemm.epi"), dims, "pingpong 128x128"};
   const std::vector<int64_t> counts = {2048, 1500, 3000, 0, 2500, 1, 3287, 4048};
-  const auto kernels = {subject.compile(false), subject.compile(true)};
+  const auto kernels = {subject.compile(), subject.compile(" dynamic"), subject.compile(" pairs")};
   const Buffers inputs = made_inputs(*kernels.begin(), counts, 0);
   std::vector<std::unique_ptr<ProblemRun>> problems;
   for (const auto& kernel : kernels) problems.push_back(std::make_unique<ProblemRun>(kernel, inputs));
@@ -291,8 +299,12 @@ TEST_CASE("beside a kernel that holds 20 multiprocessors, each scheduler is righ
     size_t problem;
     int margin;
   };
-  const std::vector<Line> lines = {
-      {"static", 0, 0}, {"dynamic", 1, 0}, {"static, sm_margin 20", 0, held}, {"dynamic, sm_margin 20", 1, held}};
+  const std::vector<Line> lines = {{"static", 0, 0},
+                                   {"dynamic", 1, 0},
+                                   {"pairs", 2, 0},
+                                   {"static, sm_margin 20", 0, held},
+                                   {"dynamic, sm_margin 20", 1, held},
+                                   {"pairs, sm_margin 20", 2, held}};
   for (const Line& line : lines) {
     const double alone = run(*problems[line.problem], line.margin, false);
     const double beside = run(*problems[line.problem], line.margin, true);
@@ -360,9 +372,8 @@ TEST_CASE("B103 overlapped: group sizes that a kernel writes after it has let th
   std::vector<std::pair<std::string, jit::CompiledKernelPtr>> kernels;
   for (const Subject& subject : subjects())
     if (subject.name != "sums")  // its sizes are of another width
-      for (const bool dynamic : {false, true})
-        kernels.push_back(
-            {subject.name + ", " + subject.schedule + (dynamic ? ", dynamic" : ""), subject.compile(dynamic)});
+      for (const std::string& order : {std::string(), subject.orders().back()})
+        kernels.push_back({subject.name + ", " + subject.schedule + order, subject.compile(order)});
   for (const char* schedule : {"", "pointwise"})
     kernels.push_back({std::string("pass ") + schedule, compile_spec(pass_spec, {}, schedule)});
   const auto late = compile_module(late_source, late_recipe());

@@ -89,6 +89,7 @@ TEST_CASE("tiles are compared first, then what can be chosen beside the best of 
   for (const std::string& name : card.rounds[0]) CHECK(name.find(' ', name.find(' ') + 1) == std::string::npos);
 
   CHECK(has(card.rounds[1], "pingpong 128x160 dynamic"));
+  CHECK(has(card.rounds[1], "pingpong 128x160 pairs"));
   CHECK(has(card.rounds[1], "pingpong 128x160 stages 4"));
   CHECK(has(card.rounds[1], "pingpong 128x160 band 2"));
   CHECK(has(card.rounds[1], "pingpong 128x128 band 16"));

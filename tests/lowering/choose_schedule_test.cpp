@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <set>
 
+#include "compiler/lowering/plan_cost.h"
 #include "tests/lowering/lowering_support.h"
 
 using namespace epifuse;
@@ -276,6 +277,24 @@ TEST_CASE("tiles that split the lines of a weight are taken where its rows split
   CHECK(first(5 * 64 + 32 + 128) == "pingpong 128x160");
 }
 
+TEST_CASE("weights whose rows begin between lines are brought for two row tiles at once, where groups have many") {
+  const auto order = [](int groups, int depth, int columns, const std::string& weight = "w : bf16[E, K, N]") {
+    return lowering::order_of(
+        lower_text(
+            fmt::format("kernel test {{\n dim E = {}, K = {}, N = {}\n group M by E\n in x : bf16[M, K]\n in {}\n"
+                        " out y : bf16[M, N] = gemm(x, w) * 2\n}}",
+                        groups, depth, columns, weight))
+            .plan()
+            .schedule);
+  };
+  CHECK(order(16, 2880, 1440).pairs);
+  CHECK(order(32, 2880, 1440).pairs);
+  CHECK(!order(64, 2880, 1440).pairs);                       // 512 rows of each, as far as the planner knows
+  CHECK(!order(16, 2880, 2880).pairs);                       // 45 lines
+  CHECK(!order(16, 2880, 1472).pairs);                       // 23 lines, of which tiles take halves
+  CHECK(!order(16, 1440, 2880, "w : bf16[E, N, K]").pairs);  // K-major: it gains nothing
+}
+
 TEST_CASE("outputs that are added to: wide tiles where the products take long, narrow ones where memory does") {
   const auto first = [](int groups, int columns = 2880) {
     return names(
@@ -388,6 +407,10 @@ TEST_CASE("a name may ask for what differs from the planner's choice, and is ref
   const KernelPlan dynamic = plan("pingpong 128x128 band 4 dynamic");
   CHECK(dynamic.schedule.dynamic);
   CHECK(dynamic.schedule.band == 4);
+  const KernelPlan pairs = plan("cooperative 128x256 pairs");
+  CHECK(pairs.schedule.pairs);
+  CHECK(pairs.recipe.steps.at(0).grid.text() ==
+        "min(max(ceil_div(sm_count - 1, 2), 1), min(M, ceil_div(M, 128) + E) * ceil_div(N, 256)) * 2");
   // The planner's own choice, spelt out, is the plan of the short name.
   CHECK(lowering::schedule_name(lower_text(spec, "pingpong 128x192 stages 5").lowered.plans.at(0).schedule) ==
         "pingpong 128x192");
@@ -402,6 +425,9 @@ TEST_CASE("a name may ask for what differs from the planner's choice, and is ref
   CHECK(refusal(spec, "pingpong 128x128 stages 1").find("a ring has 2 to 16 stages") != std::string::npos);
   CHECK(refusal(spec, "pingpong 128x128 stages 2000000000").find("a ring has 2 to 16 stages") != std::string::npos);
   CHECK(refusal(spec, "pingpong 128x128 band 2000").find("at most 1024 column tiles") != std::string::npos);
+  CHECK(refusal(spec, "pingpong 128x64 dynamic pairs").find("one by one, and not in pairs") != std::string::npos);
+  CHECK(refusal(ragged_spec("out y : bf16[M, N] = gemm(x, w)", "E = 8, K = 4096, N = 4104"), "pingpong 128x64 pairs")
+            .find("no two row tiles have all their columns in common") != std::string::npos);
   CHECK(refusal(spec, "pingpong 128x64 separate").find("no values share operations") != std::string::npos);
   CHECK(refusal(halved_spec("f, s = split(gemm(x, w))\nout y : bf16[M, I] = f * s"), "pingpong 128x96")
             .find("no whole blocks of 32") != std::string::npos);

@@ -52,7 +52,18 @@ inline LoweredText lower_tiles(const std::string& text) {
   LoweredText result = lower_all(resolve_text(text, {}));
   std::erase_if(result.lowered.plans, [](const lowering::KernelPlan& plan) {
     const lowering::Schedule& s = plan.schedule;
-    return s.stages != s.usual_stages || s.band != lowering::usual_band || s.dynamic;
+    return s.stages != s.usual_stages || s.band != lowering::usual_band || s.dynamic || s.pairs;
+  });
+  return result;
+}
+
+// The same, of which two CTAs share the columns.
+inline LoweredText lower_pairs(const std::string& text) {
+  INFO(text);
+  LoweredText result = lower_all(resolve_text(text, {}));
+  std::erase_if(result.lowered.plans, [](const lowering::KernelPlan& plan) {
+    const lowering::Schedule& s = plan.schedule;
+    return s.stages != s.usual_stages || s.band != lowering::usual_band || !s.pairs;
   });
   return result;
 }

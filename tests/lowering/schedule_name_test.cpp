@@ -1,6 +1,8 @@
 // The text form of schedules: what is printed is read back, and nothing else is a name.
 #include "compiler/lowering/schedule_name.h"
 
+#include <utility>
+
 #include "tests/support/catch.h"
 
 using namespace epifuse::lowering;
@@ -15,7 +17,7 @@ std::vector<Schedule> schedules() {
       for (const bool separate : {false, true})
         for (const int stages : {2, 5, 12})
           for (const int band : {1, usual_band, 16})
-            for (const bool dynamic : {false, true}) {
+            for (const auto& [dynamic, pairs] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
               Schedule s;
               s.cooperative = cooperative;
               s.tile_columns = columns;
@@ -24,6 +26,7 @@ std::vector<Schedule> schedules() {
               s.usual_stages = 5;
               s.band = band;
               s.dynamic = dynamic;
+              s.pairs = pairs;
               list.push_back(s);
             }
   return list;
@@ -40,6 +43,7 @@ TEST_CASE("names of schedules are read back as what they were made of") {
     wanted.tile_columns = s.tile_columns;
     wanted.separate = s.separate;
     wanted.dynamic = s.dynamic;
+    wanted.pairs = s.pairs;
     if (s.stages != s.usual_stages) wanted.stages = s.stages;
     if (s.band != usual_band) wanted.band = s.band;
     CHECK(parse_schedule_name(name) == wanted);
@@ -65,6 +69,9 @@ TEST_CASE("plain names are those of the planner's choice") {
   s.band = 16;
   s.dynamic = s.separate = true;
   CHECK(schedule_name(s) == "pingpong 128x192 separate stages 4 band 16 dynamic");
+  s.pairs = true;
+  CHECK(schedule_name(s) == "pingpong 128x192 separate stages 4 band 16 dynamic pairs");
+  s.pairs = false;
   s.cooperative = true;
   CHECK(schedule_name(s) == "cooperative 128x384 separate stages 4 band 16 dynamic");
 }
@@ -99,6 +106,7 @@ TEST_CASE("what is no name is refused") {
                            "pingpong 128x64 stages 4 stages 4",
                            "pingpong 128x64 band 8 band 8",
                            "pingpong 128x64 dynamic dynamic",
+                           "pingpong 128x64 pairs pairs",
                            "pingpong 128x64 separate separate",
                            "pingpong 128x64 quick",
                            "pingpong 128x64 4",

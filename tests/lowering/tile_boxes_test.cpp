@@ -79,6 +79,18 @@ TEST_CASE("ragged rows with weights and rows that are contiguous in memory") {
       grouped("in x : bf16[K, M]\nin w : bf16[E, N, K]\nout y : bf16[M, N] = gemm(x, w)"));
 }
 
+TEST_CASE("pairs of CTAs: each brings its rows, and every other k-tile of the columns for both") {
+  using Weights = Form<GemmForm::ragged_rows, k, k, false, 1, false, true>;
+  check_kernel<Weights>(with_columns(160, ""));
+  check_kernel<Weights, 2>(with_columns(160, " "));
+  using Columns = Form<GemmForm::ragged_rows, k, mn, false, 1, false, true>;
+  check_kernel<Columns>(
+      grouped("in x : bf16[M, K]\nin w : bf16[E, K, N]\nout y : bf16[M, N] = gemm(x, w)", "E = 3, K = 136, N = 200"));
+  check_kernel<Columns, 2, false, 8>(
+      grouped("in x : bf16[M, K]\nin w : bf16[E, K, 2*N]\nf, s = split(gemm(x, w), 8)\nout y : bf16[M, N] = f * s",
+              "E = 3, K = 72, N = 96"));
+}
+
 TEST_CASE("batches") {
   auto batched = [](const char* a, const char* b) {
     return fmt::format(

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,19 +18,20 @@
 
 namespace epifuse::test {
 
-// What the emitter says of a gemm. `boxes`: the contraction lies in groups of any size.
-template <GemmForm form, Major a, Major b, bool boxes = false, int segments_ = 1, bool pointers = false>
+// What the emitter says of a gemm. `boxes`: the contraction lies in groups of any size. `in_pairs`: of CTAs.
+template <GemmForm form, Major a, Major b, bool boxes = false, int segments_ = 1, bool pointers = false,
+          bool in_pairs = false>
 struct Form {
   static constexpr Major a_major = a, b_major = b;
   static constexpr int segments = segments_, places = 1;
   static constexpr bool ragged_rows = form == GemmForm::ragged_rows, ragged_depth = form == GemmForm::ragged_depth;
-  static constexpr bool ragged_boxes = boxes, b_pointers = pointers;
+  static constexpr bool ragged_boxes = boxes, b_pointers = pointers, pairs = in_pairs;
 };
 
-template <class Form, int columns, int parts_, int slices_, bool pairs, int piece_>
+template <class Form, int columns, int parts_, int slices_, bool checked, int piece_>
 struct DevicePlan : Form {
   static constexpr int tile_columns = columns, parts = parts_, slices = slices_, dealt = piece_;
-  static constexpr bool checked_pairs = pairs;
+  static constexpr bool checked_pairs = checked;
   // Columns of both parts by turns in one weight.
   static constexpr bool interleaved = Form::b_major == Major::mn && (dealt == 1 || dealt == 8 || dealt == 32);
   static constexpr int piece = interleaved ? 0 : dealt;
@@ -114,6 +116,7 @@ class Checker {
         tile.rows[0].first = static_cast<int>(rows.row);
         tile.depth_first = static_cast<int>(rows.depth_first);
         tile.depth = static_cast<int>(rows.depth);
+        tile.alone = Plan::pairs && column_tile % 2 != 0;  // as if the group had no other row tile
         const typename Load::Source source = Load::source(*p_, tile);
         ++tiles;
         checked += !source.in_bounds;
@@ -135,6 +138,7 @@ class Checker {
     Stage stage(Load::stage_bytes / 2, unfilled);
     ptx::copies.clear();
     Load::load(*p_, 0, 0, segment, k, source);
+    if constexpr (Plan::pairs) add_from_the_other(source, segment, k);
     for (const ptx::Copy& copy : ptx::copies) {
       const auto& [map, group] = maps_.at(copy.map);
       carry_out(problem_, *map, group, copy, stage);
@@ -162,6 +166,20 @@ class Checker {
             Load::part_columns, [&](int n, int at) {
               return problem_.expected_b(rows, segment, part, Load::first_column(column_tile, slice) + n, k + at);
             });
+  }
+
+  // In a pair: what the second CTA brings for both. Nobody brings the same twice.
+  void add_from_the_other(typename Load::Source source, int segment, int k) {
+    if (source.ctas != 3) return;
+    std::vector<ptx::Copy> own;
+    own.swap(ptx::copies);
+    source.rank = 1;
+    Load::load(*p_, 0, 0, segment, k, source);
+    const auto for_both = [](const ptx::Copy& copy) { return copy.ctas == 3; };
+    const auto by_it = std::count_if(ptx::copies.begin(), ptx::copies.end(), for_both);
+    REQUIRE((std::count_if(own.begin(), own.end(), for_both) == 0) == (by_it != 0));
+    std::copy_if(ptx::copies.begin(), ptx::copies.end(), std::back_inserter(own), for_both);
+    ptx::copies.swap(own);
   }
 
   void check_accumulators(const RowTile& rows, int column_tile, int slice) {
@@ -224,9 +242,9 @@ struct Counts {
   int64_t tiles = 0, checked = 0;
 };
 
-template <class Form, int parts, bool pairs, int piece, int columns, int slices>
+template <class Form, int parts, bool checked, int piece, int columns, int slices>
 void check_schedule(const Problem& problem, Counts& seen, bool& known) {
-  using Plan = DevicePlan<Form, columns, parts, slices, pairs, piece>;
+  using Plan = DevicePlan<Form, columns, parts, slices, checked, piece>;
   constexpr int part = columns / parts;
   constexpr int unit = Form::b_major == Major::mn && !Plan::interleaved && parts > 1 ? 64 : 32;
   if constexpr (columns % (32 * parts) == 0 && part % unit == 0 &&
@@ -241,20 +259,20 @@ void check_schedule(const Problem& problem, Counts& seen, bool& known) {
   }
 }
 
-template <class Form, int parts, bool pairs, int piece, int slices>
+template <class Form, int parts, bool checked, int piece, int slices>
 void check_widths(const Problem& problem, Counts& seen, bool& known) {
-  check_schedule<Form, parts, pairs, piece, 64, slices>(problem, seen, known);
-  check_schedule<Form, parts, pairs, piece, 96, slices>(problem, seen, known);
-  check_schedule<Form, parts, pairs, piece, 128, slices>(problem, seen, known);
-  check_schedule<Form, parts, pairs, piece, 160, slices>(problem, seen, known);
-  check_schedule<Form, parts, pairs, piece, 192, slices>(problem, seen, known);
+  check_schedule<Form, parts, checked, piece, 64, slices>(problem, seen, known);
+  check_schedule<Form, parts, checked, piece, 96, slices>(problem, seen, known);
+  check_schedule<Form, parts, checked, piece, 128, slices>(problem, seen, known);
+  check_schedule<Form, parts, checked, piece, 160, slices>(problem, seen, known);
+  check_schedule<Form, parts, checked, piece, 192, slices>(problem, seen, known);
 }
 
 // Every tile of a kernel, on groups that end in all ways, with and without rows behind them. `piece`: of a weight that
 // is dealt out by whole tiles.
-template <class Form, int parts = 1, bool pairs = false, int piece = 0>
+template <class Form, int parts = 1, bool checked = false, int piece = 0>
 void check_kernel(const std::string& text, const std::vector<int64_t>& counts = {130, 0, 1}) {
-  const LoweredText result = lower_tiles(text);
+  const LoweredText result = Form::pairs ? lower_pairs(text) : lower_tiles(text);
   INFO(text);
   const lowering::Gemm& gemm = result.plan().gemm;
   REQUIRE(gemm.parts == parts);
@@ -262,7 +280,7 @@ void check_kernel(const std::string& text, const std::vector<int64_t>& counts = 
   const bool ragged = lowering::is_ragged(result.lowered.graph, gemm);
   for (const KernelPlan& plan : result.lowered.plans) {
     INFO(lowering::schedule_name(plan.schedule) << " " << lowering::deal_name(plan.deal));
-    REQUIRE(plan.checked_pairs == pairs);
+    REQUIRE(plan.checked_pairs == checked);
     REQUIRE(plan.ragged_boxes == Form::ragged_boxes);
     Counts seen;
     for (const int64_t slack : ragged ? std::vector<int64_t>{0, 3, 200} : std::vector<int64_t>{0}) {
@@ -276,8 +294,8 @@ void check_kernel(const std::string& text, const std::vector<int64_t>& counts = 
           symbols[tensor.name + ".stride0"] = up_to_8(evaluate(tensor.extents.back(), symbols)) + 8;
       const Problem problem(result.lowered.graph, plan, symbols, counts);
       bool known = false;
-      check_widths<Form, parts, pairs, piece, 1>(problem, seen, known);
-      check_widths<Form, parts, pairs, piece, 2>(problem, seen, known);
+      check_widths<Form, parts, checked, piece, 1>(problem, seen, known);
+      check_widths<Form, parts, checked, piece, 2>(problem, seen, known);
       REQUIRE(known);
     }
     CHECK(seen.tiles > 0);

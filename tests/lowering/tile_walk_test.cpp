@@ -1,6 +1,7 @@
 // The walks over output tiles (templates/pipeline, compiled for the host) against groups laid out by hand.
 #include <array>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <tuple>
@@ -12,8 +13,9 @@ using namespace epifuse;
 
 namespace {
 
-template <Groups form, bool wide, int align_0, int align_1, bool local_1 = false>
+template <Groups form, bool wide, int align_0, int align_1, bool local_1 = false, bool in_pairs = false>
 struct WalkPlan {
+  static constexpr bool pairs = in_pairs;
   static constexpr Groups groups = form;
   static constexpr bool wide_sizes = wide;
   static constexpr int places = 2;
@@ -141,7 +143,64 @@ void check_random(uint32_t seed) {
   }
 }
 
+// Two CTAs of a pair have at the same index neighbouring row tiles of the same columns, and all tiles between them.
+template <Groups form>
+void check_pairs(const std::vector<int64_t>& sizes, int column_tiles, int band) {
+  using Single = WalkPlan<form, true, 1, 128>;
+  using Paired = WalkPlan<form, true, 1, 128, false, true>;
+  const auto capacity = static_cast<int>(std::max<int64_t>(1, std::accumulate(sizes.begin(), sizes.end(), int64_t{0})));
+  const WalkParameters p{sizes.data(), static_cast<int>(sizes.size()), capacity, column_tiles, band};
+  using Name = std::tuple<int, int, int, int, int>;
+  const auto name_of = [](const Tile<2>& tile) {
+    return Name(tile.group, tile.row_tile, tile.column_tile, tile.rows[1].first, tile.valid_rows);
+  };
+  std::set<Name> expected, found;
+  Tile<2> tile;
+  TileWalk<Single, WalkParameters> single(p);
+  for (int index = 0; single.seek(index, tile); ++index) {
+    REQUIRE((tile.exists && !tile.alone));
+    expected.insert(name_of(tile));
+  }
+  TileWalk<Paired, WalkParameters> walks[2] = {TileWalk<Paired, WalkParameters>(p),
+                                               TileWalk<Paired, WalkParameters>(p)};
+  int count = 0;
+  for (bool more = true; more; ++count) {
+    Tile<2> tiles[2];
+    bool has[2];
+    for (u32 rank = 0; rank < 2; ++rank) {
+      ptx::rank_in_cluster = rank;
+      has[rank] = walks[rank].seek(count, tiles[rank]);
+    }
+    ptx::rank_in_cluster = 0;
+    REQUIRE(has[0] == has[1]);
+    more = has[0];
+    if (!more) break;
+    REQUIRE(tiles[0].exists);
+    REQUIRE(tiles[0].alone == !tiles[1].exists);
+    REQUIRE(tiles[0].column_tile == tiles[1].column_tile);
+    REQUIRE(tiles[0].group == tiles[1].group);
+    REQUIRE(tiles[1].first_row == tiles[0].first_row + tile_rows);
+    for (const Tile<2>& one : tiles)
+      if (one.exists) REQUIRE(found.insert(name_of(one)).second);
+  }
+  REQUIRE(found == expected);
+  REQUIRE(walks[0].total() == count);
+  REQUIRE(walks[1].total() == count);
+}
+
 }  // namespace
+
+TEST_CASE("pairs have every tile once; groups of odd row tiles leave the second without one") {
+  check_pairs<Groups::counts>({0, 1, 128, 129, 256, 257, 0, 1000, 31}, 3, 2);
+  check_pairs<Groups::counts>({0, 0}, 3, 2);
+  check_pairs<Groups::counts>(std::vector<int64_t>(200, 130), 1, 8);
+  std::mt19937 random(61);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<int64_t> sizes(1 + random() % 12);
+    for (int64_t& size : sizes) size = random() % 3 == 0 ? 0 : random() % 900;
+    check_pairs<Groups::counts>(sizes, 1 + static_cast<int>(random() % 20), 1 + static_cast<int>(random() % 9));
+  }
+}
 
 TEST_CASE("every tile of every group comes exactly once, wherever the groups lie") {
   check_random<Groups::ends, false, 1, 128>(1);

@@ -16,7 +16,7 @@ namespace epifuse::test {
 template <Groups form, int align_0, int aligned, bool wide = false>
 struct RowsPlanOf {
   static constexpr Groups groups = form;
-  static constexpr bool wide_sizes = wide;
+  static constexpr bool wide_sizes = wide, pairs = false;
   static constexpr int places = 2;
   static constexpr int alignment(int place) { return place == 0 ? align_0 : aligned; }
   static constexpr bool local(int) { return false; }

@@ -4,7 +4,8 @@
 // The threads of a block are fibers of one host thread. Each runs until it must wait for others: at __syncthreads for
 // all of the block, at a named barrier for as many as it says, at a shuffle for its warp, or for a condition. Blocks
 // run one after the other. A thread that leaves the kernel no longer counts, as on the device. Threads that wait for
-// each other for ever end the test.
+// each other for ever end the test. The blocks of a cluster run side by side, and have fibers and shared memory (a
+// half of its addresses each) in one.
 #pragma once
 
 #include <algorithm>
@@ -70,8 +71,10 @@ constexpr unsigned warp_size = 32;
 
 class Block {
  public:
-  Block(unsigned threads, const std::function<void()>& body) : body_(body), fibers_(threads) {
-    for (unsigned i = 0; i < threads; ++i) {
+  // `ctas` blocks of so many threads, the first of them `first`.
+  Block(unsigned threads, const std::function<void()>& body, unsigned ctas = 1, unsigned first = 0)
+      : body_(body), threads_(threads), first_(first), fibers_(threads * ctas), barriers_(named_barriers * ctas) {
+    for (unsigned i = 0; i < fibers_.size(); ++i) {
       Fiber& fiber = fibers_[i];
       fiber.stack.reset(new char[stack_bytes]);
       getcontext(&fiber.context);
@@ -89,16 +92,19 @@ class Block {
       if (fiber.state != State::done) std::abort();  // threads wait for each other for ever
   }
 
+  unsigned rank() const { return current_ / threads_; }  // of the running thread's block in its cluster
+
   void sync() { wait(State::at_barrier); }
+  void sync_cluster() { wait(State::at_cluster_barrier); }
   void sync(int barrier, int threads) {
-    fibers_[current_].barrier = barrier;
-    barriers_[barrier].wanted = threads;
+    fibers_[current_].barrier = own(barrier);
+    barriers_[own(barrier)].wanted = threads;
     wait(State::at_named_barrier);
   }
   // Counts at a named barrier without waiting there.
   void arrive(int barrier, int threads) {
-    barriers_[barrier].wanted = threads;
-    ++barriers_[barrier].arrived;
+    barriers_[own(barrier)].wanted = threads;
+    ++barriers_[own(barrier)].arrived;
   }
 
   void wait_until(const std::function<bool()>& holds) {
@@ -124,14 +130,14 @@ class Block {
 
  private:
   static constexpr size_t stack_bytes = 64 * 1024;
-  static constexpr int named_barriers = 16;
-  enum class State { ready, at_barrier, at_named_barrier, at_shuffle, at_condition, done };
+  static constexpr unsigned named_barriers = 16;  // of a block
+  enum class State { ready, at_barrier, at_cluster_barrier, at_named_barrier, at_shuffle, at_condition, done };
   struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
     State state = State::ready;
     unsigned shuffles = 0;
-    int barrier = 0;
+    size_t barrier = 0;
     const std::function<bool()>* holds = nullptr;
   };
   struct NamedBarrier {
@@ -140,6 +146,8 @@ class Block {
   struct Warp {
     uint64_t values[2][warp_size];
   };
+
+  size_t own(int barrier) const { return rank() * named_barriers + static_cast<size_t>(barrier); }
 
   static void enter() {
     Block& block = *current_block;
@@ -167,19 +175,23 @@ class Block {
         continue;
       }
       current_ = i;
-      threadIdx.x = i;
+      threadIdx.x = i % threads_;
+      blockIdx.x = first_ + i / threads_;
       swapcontext(&scheduler_, &fibers_[i].context);
       moved = true;
     }
-    moved = release(0, static_cast<unsigned>(fibers_.size()), State::at_barrier) || moved;
-    for (unsigned first = 0; first < fibers_.size(); first += warp_size)
+    const auto all = static_cast<unsigned>(fibers_.size());
+    moved = release(0, all, State::at_cluster_barrier) || moved;
+    for (unsigned first = 0; first < all; first += threads_)
+      moved = release(first, first + threads_, State::at_barrier) || moved;
+    for (unsigned first = 0; first < all; first += warp_size)
       moved = release(first, first + warp_size, State::at_shuffle) || moved;
-    for (int barrier = 0; barrier < named_barriers; ++barrier) moved = release(barrier) || moved;
+    for (size_t barrier = 0; barrier < barriers_.size(); ++barrier) moved = release(barrier) || moved;
     return moved;
   }
 
   // A named barrier, at which as many threads have come as it waits for.
-  bool release(int barrier) {
+  bool release(size_t barrier) {
     const auto waits = [&](const Fiber& fiber) {
       return fiber.state == State::at_named_barrier && fiber.barrier == barrier;
     };
@@ -204,19 +216,18 @@ class Block {
   }
 
   const std::function<void()>& body_;
+  const unsigned threads_, first_;
   std::vector<Fiber> fibers_;
   Warp warps_[32];
-  NamedBarrier barriers_[named_barriers];
+  std::vector<NamedBarrier> barriers_;
   ucontext_t scheduler_;
   unsigned current_ = 0;
 };
 
-inline void launch(unsigned grid, unsigned threads, const std::function<void()>& body) {
+// In clusters of `ctas` blocks.
+inline void launch(unsigned grid, unsigned threads, const std::function<void()>& body, unsigned ctas = 1) {
   gridDim.x = grid;
-  for (unsigned block = 0; block < grid; ++block) {
-    blockIdx.x = block;
-    Block(threads, body).run();
-  }
+  for (unsigned first = 0; first < grid; first += ctas) Block(threads, body, ctas, first).run();
 }
 
 template <class T>

@@ -86,14 +86,14 @@ jit::CompiledKernelPtr compile_spec(const std::string& text, const std::map<std:
 
 namespace {
 
-// Every tile as the planner has it, and once with other stages, another band or tiles that are dealt out: of tile to
-// tile others.
+// Every tile by index, and once with other stages, another band, tiles that are dealt out or in pairs: of tile to tile
+// others.
 std::vector<std::string> schedules_to_try(const std::vector<lowering::KernelPlan>& all) {
   std::vector<std::string> names;
   std::map<std::pair<bool, int>, std::vector<std::string>> others;
   for (const lowering::KernelPlan& plan : all) {
     const lowering::Schedule& s = plan.schedule;
-    const bool usual = s.stages == s.usual_stages && s.band == lowering::usual_band && !s.dynamic;
+    const bool usual = s.stages == s.usual_stages && s.band == lowering::usual_band && !s.dynamic && !s.pairs;
     (usual ? names : others[{s.cooperative, s.tile_columns}]).push_back(lowering::schedule_name(s));
   }
   size_t next = 0;

@@ -18,11 +18,12 @@ struct Accumulators {
   void clear() { tile = k_tiles = slice = 0, in_order = true; }
   void multiply(u32 stage_a, u32 stage_b, bool accumulate) {
     const uint2 a = ptx::load_shared_64(stage_a), b = ptx::load_shared_64(stage_b);
+    const u32 from = b.y & 0xff, k = b.y >> 8;
     if (accumulate)
-      in_order = in_order && a.x == tile && b.y == slice;
+      in_order = in_order && a.x == tile && from == slice;
     else
-      tile = a.x, slice = b.y, k_tiles = 0;
-    in_order = in_order && a.y == k_tiles && b.x == a.x;
+      tile = a.x, slice = from, k_tiles = 0;
+    in_order = in_order && a.y == k_tiles && b.x == a.x && k == k_tiles;
     ++k_tiles;
   }
   void pin() {}
