@@ -21,10 +21,12 @@ bool same_tile(const Schedule& a, const Schedule& b) {
   return a.family == b.family && a.cooperative == b.cooperative && a.tile_columns == b.tile_columns &&
          a.separate == b.separate;
 }
+// Whether others work on a tile than the planner would have it.
+bool deals_otherwise(const Schedule& s) { return s.dynamic != s.usual_order.dynamic || s.pairs != s.usual_order.pairs; }
 // In how many things a schedule differs from the planner's choice for its tile.
 int changes(const Schedule& s) {
   if (s.family != lowering::Family::gemm) return 0;
-  return (s.stages != s.usual_stages) + (s.band != lowering::usual_band) + (s.dynamic || s.pairs ? 1 : 0);
+  return (s.stages != s.usual_stages) + (s.band != s.usual_order.band) + deals_otherwise(s);
 }
 
 class Search {
@@ -120,13 +122,12 @@ class Search {
     for (const auto& [plan, tried] : timed_) {
       const Schedule& s = plan->schedule;
       if (!same_tile(s, tile.schedule) || changes(s) != 1) continue;
-      const bool other_order = s.dynamic || s.pairs;
-      double& so_far = other_order ? order : s.band != lowering::usual_band ? band : stages;
+      double& so_far = deals_otherwise(s) ? order : s.band != s.usual_order.band ? band : stages;
       if (tried.milliseconds >= so_far) continue;
       so_far = tried.milliseconds;
-      if (other_order)
+      if (deals_otherwise(s))
         together.dynamic = s.dynamic, together.pairs = s.pairs;
-      else if (s.band != lowering::usual_band)
+      else if (s.band != s.usual_order.band)
         together.band = s.band;
       else
         together.stages = s.stages;

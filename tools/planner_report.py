@@ -19,11 +19,14 @@ WEIGHT = ("specs/swiglu_mlp.epi", "fc1_wgrad", lambda k, n: {"H": k, "I": n // 2
 # (experts, tokens of each, K, N), as in tools/bench_peers.py.
 FITTED = [(8, 4096, 8192, 4096), (8, 4096, 7168, 4096), (8, 4096, 2048, 7168), (32, 1024, 7168, 4096),
           (16, 2048, 2880, 5760), (16, 2048, 2880, 2880), (128, 128, 2880, 5760)]
+# Those that say where tiles are dealt out, or worked on in pairs.
+ORDERED = [(FUSED, (128, 256, 2048, 1536)), (BACKWARD, (128, 256, 4096, 3072)), (BACKWARD, (16, 2048, 2880, 2880))]
 # Of other models, and of none.
 OTHERS = [(PLAIN, (8, 2048, 4096, 14336)), (PLAIN, (64, 512, 2048, 2816)), (PLAIN, (16, 1024, 5120, 3072)),
-          (PLAIN, (4, 8192, 3072, 8192)), (FUSED, (8, 2048, 4096, 7168)), (FUSED, (128, 256, 2048, 1536)),
+          (PLAIN, (4, 8192, 3072, 8192)), (FUSED, (8, 2048, 4096, 7168)), (FUSED, (96, 320, 3072, 2560)),
           (FUSED, (16, 2048, 6144, 5120)), (FUSED, (64, 512, 3584, 2560)), (BACKWARD, (8, 2048, 4096, 7168)),
-          (BACKWARD, (128, 256, 4096, 3072)), (WEIGHT, (8, 2048, 4096, 7168)), (WEIGHT, (64, 512, 5120, 3072))]
+          (BACKWARD, (32, 1024, 4096, 2880)), (BACKWARD, (24, 1536, 2560, 1856)), (WEIGHT, (8, 2048, 4096, 7168)),
+          (WEIGHT, (64, 512, 5120, 3072))]
 
 
 def report(epifuse, kernel, shape):
@@ -49,6 +52,7 @@ def main():
     wanted = []
     if arguments.only != "others":
         wanted += [("fitted", kernel, shape) for shape in FITTED for kernel in (PLAIN, FUSED)]
+        wanted += [("fitted", kernel, shape) for kernel, shape in ORDERED]
     if arguments.only != "fitted":
         wanted += [("others", kernel, shape) for kernel, shape in OTHERS]
     rows = []

@@ -250,8 +250,10 @@ class Writer {
   IntExpr grid() const {
     const IntExpr multiprocessors = IntExpr::symbol(std::string(multiprocessors_name)) * plan_.schedule.ctas;
     const IntExpr tiles = most_row_tiles(graph_, plan_) * column_tiles();
-    if (!plan_.schedule.pairs) return min(multiprocessors, tiles);
-    return min(max(ceil_div(multiprocessors - 1, 2), 1), tiles) * 2;
+    const int cluster = plan_.schedule.cluster();
+    if (cluster == 1) return min(multiprocessors, tiles);
+    // Whole clusters; one where a margin leaves no room for it.
+    return min(max(ceil_div(multiprocessors - (cluster - 1), cluster), 1), tiles) * cluster;
   }
 
   IntExpr column_tiles() const {

@@ -147,6 +147,7 @@ class Planner {
                                   : fmt::format("full-tile inputs of {} bytes for each block leave no room for two "
                                                 "operand stages in {} bytes",
                                                 plan.slot_bytes, plan.target.shared_bytes_per_block));
+    schedule.usual_order = usual_order(graph_, plan);
     plan.cost = launch_cost(graph_, plan, epilogue_);
     return plan;
   }
@@ -155,8 +156,8 @@ class Planner {
   std::optional<KernelPlan> make_usual(ScheduleName wanted) {
     std::optional<KernelPlan> plan = make(wanted);
     if (!plan) return plan;
-    const TileOrder order = usual_order(graph_, *plan);
-    if (order == order_of(plan->schedule)) return plan;
+    const TileOrder& order = plan->schedule.usual_order;
+    if (order == plan->schedule.order()) return plan;
     wanted.band = order.band;
     wanted.dynamic = order.dynamic;
     wanted.pairs = order.pairs;

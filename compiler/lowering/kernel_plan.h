@@ -204,8 +204,19 @@ enum class Family { gemm, pass, pointwise };
 
 constexpr int usual_band = 8, most_band = 1024;
 
+// In which order a launch goes about its tiles.
+struct TileOrder {
+  int band = usual_band;  // column tiles that a wave covers before it goes down
+  // Tiles are dealt out by a counter on the device, to whoever is free; else by index, a grid apart.
+  bool dynamic = false;
+  // Two CTAs side by side work on neighbouring row tiles, and bring the columns once for both (a cluster, multicast).
+  bool pairs = false;
+
+  bool operator==(const TileOrder&) const = default;
+};
+
 // How a plan's main launch goes about its tiles; pointwise launches have nothing of it.
-struct Schedule {
+struct Schedule : TileOrder {
   Family family = Family::gemm;
   bool cooperative = false;  // false: pingpong
   int tile_columns = 128;    // of one consumer warpgroup, all parts
@@ -221,12 +232,9 @@ struct Schedule {
                           // registers and the most instructions
   int registers_producer = 24, registers_consumer = 240;
   int ctas = 1;           // of a multiprocessor
-  int band = usual_band;  // column tiles that a wave covers before it goes down
-  // Tiles are dealt out by a counter on the device, to whoever is free; else by index, a grid apart.
-  bool dynamic = false;
-  // Two CTAs side by side work on neighbouring row tiles, and bring the columns once for both (a cluster, multicast).
-  bool pairs = false;
+  TileOrder usual_order;  // what the planner takes for such a tile
 
+  const TileOrder& order() const { return *this; }
   int slices() const { return cooperative ? 2 : 1; }
   int cluster() const { return pairs ? 2 : 1; }  // CTAs
 };

@@ -264,7 +264,7 @@ double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const Epilogu
   double cost = waves(graph, plan) * (std::max(products + beside_products, adding) + beside);
   if (will_spill(plan, epilogue)) cost *= constants.spill;
   if (schedule.separate) cost *= constants.one_by_one;
-  const TileOrder usual = usual_order(graph, plan);
+  const TileOrder& usual = schedule.usual_order;
   const int others = (schedule.stages != schedule.usual_stages) + (schedule.band != usual.band) +
                      (schedule.dynamic != usual.dynamic) + (schedule.pairs != usual.pairs);
   return cost * std::pow(constants.other_choice, others);

@@ -33,18 +33,10 @@ bool outlasts_main_loop(const ir::Graph& graph, const KernelPlan& plan, const Ep
 // Where the rows of an MN-major weight begin between lines of 128 bytes, two CTAs share its columns: half of its boxes
 // take two halves of lines for each row, and then L2 is the limit (docs/optimisations.md). Groups of few row tiles
 // would leave the second CTA without one too often.
-struct TileOrder {
-  int band = usual_band;
-  bool dynamic = false, pairs = false;
-
-  bool operator==(const TileOrder&) const = default;
-};
-inline TileOrder order_of(const Schedule& schedule) { return {schedule.band, schedule.dynamic, schedule.pairs}; }
+TileOrder usual_order(const ir::Graph& graph, const KernelPlan& plan);
 
 // Whether row tiles that follow each other are multiplied by the same columns, in boxes that may go to both.
 bool can_pair(const KernelPlan& plan);
-
-TileOrder usual_order(const ir::Graph& graph, const KernelPlan& plan);
 
 // Cycles of a launch of usual size (or of the size that the dimensions give it); less is better.
 double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue);

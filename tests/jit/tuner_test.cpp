@@ -18,10 +18,13 @@ namespace {
 
 std::string name_of(const KernelPlan& plan) { return lowering::schedule_name(plan.schedule); }
 
-std::vector<KernelPlan> all_plans() {
+std::vector<KernelPlan> all_plans(const std::string& spec = "") {
   Diagnostics diagnostics;
+  // Deep enough that memory is not the limit, where tiles would be dealt out.
   std::string text = small_spec;
   text.replace(text.find("N = 64"), 6, "N = 4096");
+  text.replace(text.find("K = 64"), 6, "K = 4096");
+  if (!spec.empty()) text = spec;
   const Program program = program_of(text, diagnostics);
   CompilerOptions options;
   options.all_plans = true;
@@ -103,6 +106,27 @@ TEST_CASE("tiles are compared first, then what can be chosen beside the best of 
 
   // At least as many as make a tuner of it.
   CHECK(tuned->plans.size() >= 24);
+}
+
+TEST_CASE("tiles are compared in the order that the planner would take, and its choice is timed") {
+  for (const auto& [body, choice] :
+       {std::pair{" dim E = 64, K = 5760, N = 2880\n group M by E\n in g : bf16[M, K]\n in x : bf16[M, N]\n"
+                  " out w : f32[E, K, N] += gemm(g, x)\n",
+                  "pingpong 128x192 band 15 dynamic"},
+        {" dim E = 8, K = 2880, N = 1440\n group M by E\n in x : bf16[M, K]\n in w : bf16[E, K, N]\n"
+         " out y : bf16[M, N] = gemm(x, w)\n",
+         "pingpong 128x160 pairs"}}) {
+    const std::vector<KernelPlan> plans = all_plans(fmt::format("kernel test {{\n{}}}\n", body));
+    CHECK(name_of(plans.front()) == choice);
+    Card card{[](const Schedule& s) { return 1 + s.tile_columns / 1000.0 + (s.dynamic || s.pairs ? 1 : 0); }};
+    const auto tuned = card.tune(plans);
+    REQUIRE(tuned);
+    CHECK(has(card.rounds[0], choice));
+    CHECK(name_of(*tuned->choice_of_model().plan) == choice);
+    // What helps against the planner's order is found as well.
+    CHECK(!tuned->best().plan->schedule.dynamic);
+    CHECK(!tuned->best().plan->schedule.pairs);
+  }
 }
 
 TEST_CASE("where one tile is far ahead, slower ones are looked at until there are 24 plans") {

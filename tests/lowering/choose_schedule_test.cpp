@@ -279,13 +279,12 @@ TEST_CASE("tiles that split the lines of a weight are taken where its rows split
 
 TEST_CASE("weights whose rows begin between lines are brought for two row tiles at once, where groups have many") {
   const auto order = [](int groups, int depth, int columns, const std::string& weight = "w : bf16[E, K, N]") {
-    return lowering::order_of(
-        lower_text(
-            fmt::format("kernel test {{\n dim E = {}, K = {}, N = {}\n group M by E\n in x : bf16[M, K]\n in {}\n"
-                        " out y : bf16[M, N] = gemm(x, w) * 2\n}}",
-                        groups, depth, columns, weight))
-            .plan()
-            .schedule);
+    return lower_text(
+               fmt::format("kernel test {{\n dim E = {}, K = {}, N = {}\n group M by E\n in x : bf16[M, K]\n in {}\n"
+                           " out y : bf16[M, N] = gemm(x, w) * 2\n}}",
+                           groups, depth, columns, weight))
+        .plan()
+        .schedule;
   };
   CHECK(order(16, 2880, 1440).pairs);
   CHECK(order(32, 2880, 1440).pairs);
