@@ -183,8 +183,8 @@ def measure(build):
         document = {ALL: told([sys.executable, ROOT / "tools/bench_peers.py", "--build", build, "--rows", "forward,ragged,backward,wgrad",
                                "--shapes", "all", "-o", file]),
                     "start_now": told([sys.executable, ROOT / "tools/gpu_check", "--build", build, "--only", "start", "-o", file])["start"]}
-    host = subprocess.run([str(build / "tools/epifuse"), "bench", "--host", str(ROOT / "specs/grouped_gemm.epi"), "--json"], check=True,
-                          capture_output=True, text=True)
+    host = subprocess.run([str(build / "tools/epifuse"), "bench", "--host", "specs/grouped_gemm.epi", "--json"], check=True,
+                          capture_output=True, text=True, cwd=ROOT)
     return {**document, "host": json.loads(host.stdout), "copy": copy_bandwidth()}
 
 

@@ -114,7 +114,7 @@ class Planner {
     if (wanted.band && *wanted.band > most_band)
       return refuse(fmt::format("a band has at most {} column tiles", most_band));
     if (wanted.separate && !shares_operations()) return refuse("no values share operations");
-    if (wanted.pairs && !can_pair(base_)) return refuse("no two row tiles have all their columns in common");
+    if (wanted.pairs && !why_no_pairs(base_).empty()) return refuse(std::string(why_no_pairs(base_)));
     if (wanted.pairs && wanted.dynamic) return refuse("tiles are dealt out one by one, and not in pairs");
     KernelPlan plan = base_;
     Schedule& schedule = plan.schedule;
@@ -263,6 +263,12 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
     diagnostics.error(graph.nodes[static_cast<size_t>(base.gemm.nodes[0])].where,
                       "a tile for this kernel is not lowered yet: " + planner.why());
     return plans;
+  }
+  // Pairs take a few registers more: the best tile by index is tried behind it.
+  if (plans[0].schedule.pairs) {
+    ScheduleName by_index{Family::gemm, plans[0].schedule.cooperative, plans[0].schedule.tile_columns};
+    by_index.band = plans[0].schedule.band;
+    if (std::optional<KernelPlan> plan = planner.make(by_index)) plans.insert(plans.begin() + 1, *std::move(plan));
   }
   // For what spills under all of them: the narrowest tile, then with every value computed by itself.
   const auto narrowest = std::min_element(plans.begin(), plans.end(), is_narrower);

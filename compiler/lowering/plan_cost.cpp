@@ -236,8 +236,10 @@ bool outlasts_main_loop(const ir::Graph& graph, const KernelPlan& plan, const Ep
   return epilogue_cycles(plan, epilogue) > main_loop_cycles(graph, plan);
 }
 
-bool can_pair(const KernelPlan& plan) {
-  return plan.gemm.form != GemmForm::none && plan.gemm.form != GemmForm::ragged_depth && !plan.checked_pairs;
+std::string_view why_no_pairs(const KernelPlan& plan) {
+  if (plan.gemm.form == GemmForm::ragged_depth) return "a contraction in groups or batches has no pairs";
+  if (plan.checked_pairs) return "rows of the weight that are no multiple of 32 are brought for one tile alone";
+  return "";
 }
 
 TileOrder usual_order(const ir::Graph& graph, const KernelPlan& plan) {
@@ -247,7 +249,7 @@ TileOrder usual_order(const ir::Graph& graph, const KernelPlan& plan) {
   order.dynamic = memory > limit && waves(graph, plan) > constants.few_waves;
   if (order.dynamic && adding_cycles(graph, plan) > limit)
     order.band = static_cast<int>(std::clamp<double>(column_tiles(plan), usual_band, most_band));
-  order.pairs = !order.dynamic && can_pair(plan) && begins_between_lines(graph, plan) &&
+  order.pairs = !order.dynamic && why_no_pairs(plan).empty() && begins_between_lines(graph, plan) &&
                 number_or_share(graph, plan.gemm, plan.gemm.rows) >= constants.rows_in_pairs;
   return order;
 }

@@ -35,8 +35,8 @@ bool outlasts_main_loop(const ir::Graph& graph, const KernelPlan& plan, const Ep
 // would leave the second CTA without one too often.
 TileOrder usual_order(const ir::Graph& graph, const KernelPlan& plan);
 
-// Whether row tiles that follow each other are multiplied by the same columns, in boxes that may go to both.
-bool can_pair(const KernelPlan& plan);
+// Why no two CTAs may share columns; empty: they may.
+std::string_view why_no_pairs(const KernelPlan& plan);
 
 // Cycles of a launch of usual size (or of the size that the dimensions give it); less is better.
 double launch_cost(const ir::Graph& graph, const KernelPlan& plan, const EpilogueCost& epilogue);

@@ -287,6 +287,11 @@ TEST_CASE("weights whose rows begin between lines are brought for two row tiles 
         .schedule;
   };
   CHECK(order(16, 2880, 1440).pairs);
+  const std::vector<std::string> tried =
+      names(lower_text("kernel test {\n dim E = 16, K = 2880, N = 1440\n group M by E\n in x : bf16[M, K]\n"
+                       " in w : bf16[E, K, N]\n out y : bf16[M, N] = gemm(x, w) * 2\n}"));
+  CHECK(tried[0] == "pingpong 128x160 pairs");
+  CHECK(tried[1] == "pingpong 128x160");  // which takes fewer registers
   CHECK(order(32, 2880, 1440).pairs);
   CHECK(!order(64, 2880, 1440).pairs);                       // 512 rows of each, as far as the planner knows
   CHECK(!order(16, 2880, 2880).pairs);                       // 45 lines
@@ -426,7 +431,11 @@ TEST_CASE("a name may ask for what differs from the planner's choice, and is ref
   CHECK(refusal(spec, "pingpong 128x128 band 2000").find("at most 1024 column tiles") != std::string::npos);
   CHECK(refusal(spec, "pingpong 128x64 dynamic pairs").find("one by one, and not in pairs") != std::string::npos);
   CHECK(refusal(ragged_spec("out y : bf16[M, N] = gemm(x, w)", "E = 8, K = 4096, N = 4104"), "pingpong 128x64 pairs")
-            .find("no two row tiles have all their columns in common") != std::string::npos);
+            .find("rows of the weight that are no multiple of 32") != std::string::npos);
+  CHECK(refusal("kernel test {\n dim E = 8, K = 576, N = 256\n group M by E\n in g : bf16[M, K]\n in x : bf16[M, N]\n"
+                " out w : f32[E, K, N] += gemm(g, x)\n}",
+                "pingpong 128x64 pairs")
+            .find("a contraction in groups or batches has no pairs") != std::string::npos);
   CHECK(refusal(spec, "pingpong 128x64 separate").find("no values share operations") != std::string::npos);
   CHECK(refusal(halved_spec("f, s = split(gemm(x, w))\nout y : bf16[M, I] = f * s"), "pingpong 128x96")
             .find("no whole blocks of 32") != std::string::npos);
