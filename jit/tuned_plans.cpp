@@ -16,10 +16,13 @@ std::optional<PlannedKernel> TunedPlans::plan(const Program& program, std::strin
   CompilerOptions own = options;
   own.tuned = [this](const std::string& request) { return find(request); };
   std::optional<PlannedKernel> planned = plan_kernel(program, kernel, own, diagnostics);
-  if (planned && !planned->tuned.empty() && !planned->lowered.has_preferred && log_)
-    log_(LogLevel::warn, fmt::format("the tuning file {} has the plan '{}' for kernel '{}', which cannot run so any "
-                                     "more; tune it again",
-                                     path_, planned->tuned, planned->graph.name));
+  if (planned && !planned->tuned.empty() && !planned->lowered.has_preferred && log_) {
+    const std::string& why = planned->lowered.why_not_preferred;
+    log_(LogLevel::warn,
+         fmt::format("the tuning file {} has the plan '{}' for kernel '{}', which cannot run so{}; tune "
+                     "it again",
+                     path_, planned->tuned, planned->graph.name, why.empty() ? "" : ": " + why));
+  }
   return planned;
 }
 

@@ -121,7 +121,10 @@ std::vector<KernelPlan> plans_of_gemm(const ir::Graph& graph, const KernelPlan& 
   }
   if (choice.all && !plans.empty()) return all_plans(graph, base);
   std::optional<KernelPlan> first = choice.first.empty() ? std::nullopt : named(choice.first);
-  if (!first) return plans;
+  if (!first) {
+    lowered.why_not_preferred = why;
+    return plans;
+  }
   lowered.has_preferred = true;
   std::erase_if(plans, [name = schedule_name(first->schedule)](const KernelPlan& plan) {
     return schedule_name(plan.schedule) == name;
@@ -159,6 +162,7 @@ void choose_by_name(const PlanChoice& choice, const std::string& no_launches, Lo
     std::erase_if(plans, std::not_fn(has_name(choice.only)));
   } else if (!choice.first.empty()) {
     lowered.has_preferred = std::stable_partition(plans.begin(), plans.end(), has_name(choice.first)) != plans.begin();
+    lowered.why_not_preferred = wrong_kind(parse_schedule_name(choice.first), false);
   }
 }
 
@@ -211,8 +215,11 @@ Lowered lower(const ir::Graph& graph, const Target& target, const PlanChoice& ch
   }
   for (KernelPlan& plan : result.plans)
     if (plan.schedule.family != Family::pointwise) plan.recipe = build_recipe(result.graph, plan);
+  const std::string preferred = result.has_preferred ? schedule_name(result.plans.front().schedule) : "";
   keep_what_fits(result, diagnostics);
   keep_what_counts(result.graph, result.plans, diagnostics);
+  result.has_preferred =
+      result.has_preferred && !result.plans.empty() && schedule_name(result.plans.front().schedule) == preferred;
   for (const KernelPlan& plan : result.plans) ensure_sound(verify(plan), "planning");
   return result;
 }

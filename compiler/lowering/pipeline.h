@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Lowered {
   ir::Graph graph;                         // after the passes
   std::vector<KernelPlan> plans;           // best first; empty when something was refused
   bool has_preferred = false;              // the first is that of PlanChoice::first
+  std::string why_not_preferred;           // asked for, and not there; empty where nothing is known
   std::vector<ImpossiblePlan> impossible;  // of a GEMM: usual tiles that are not among the plans, and why
 };
 

@@ -238,6 +238,18 @@ TEST_CASE("a tuned plan need not be among the planner's own") {
   CHECK(engine.compile()->schedule() == name);
 }
 
+TEST_CASE("a tuned plan that the kernel cannot have is left, and the reason said") {
+  MemoryFileSystem disk;
+  put(disk, "pingpong 128x64 dynamic pairs");
+  TestEngine engine(disk, "/cache", with_tuning());
+  CHECK(!engine.compile()->planned.is_tuned(0));
+  const std::vector<std::string> said = engine.lines(LogLevel::warn);
+  REQUIRE(said.size() == 1);
+  CHECK(contains(said[0],
+                 "has the plan 'pingpong 128x64 dynamic pairs' for kernel 'small', which cannot run so: tiles are "
+                 "dealt out one by one, and not in pairs; tune it again"));
+}
+
 TEST_CASE("the tuning file is asked for the kernel, its dimensions and what is left out, and for nothing else") {
   MemoryFileSystem disk;
   const std::string name = "pingpong 128x64 stages 2";

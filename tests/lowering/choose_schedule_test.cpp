@@ -449,6 +449,7 @@ TEST_CASE("a preferred plan goes first, the planner's own behind it, none twice"
     result.lowered = lowering::lower(graph, Target{}, {.first = first}, result.diagnostics);
     CHECK(result.diagnostics.all().empty());
     CHECK(result.lowered.has_preferred == (names(result).front() == first));
+    CHECK((result.lowered.has_preferred || first.empty()) == result.lowered.why_not_preferred.empty());
     return names(result);
   };
   const std::vector<std::string> own = order("");
