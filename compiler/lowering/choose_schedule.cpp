@@ -152,11 +152,12 @@ class Planner {
     return plan;
   }
 
-  // The same, in the order that suits it.
-  std::optional<KernelPlan> make_usual(ScheduleName wanted) {
+  // The same, in the order that suits it; but for pairs, where they are not wanted.
+  std::optional<KernelPlan> make_usual(ScheduleName wanted, bool with_pairs = true) {
     std::optional<KernelPlan> plan = make(wanted);
     if (!plan) return plan;
-    const TileOrder& order = plan->schedule.usual_order;
+    TileOrder order = plan->schedule.usual_order;
+    order.pairs = order.pairs && with_pairs;
     if (order == plan->schedule.order()) return plan;
     wanted.band = order.band;
     wanted.dynamic = order.dynamic;
@@ -270,13 +271,16 @@ std::vector<KernelPlan> enumerate_plans(const ir::Graph& graph, const KernelPlan
     by_index.band = plans[0].schedule.band;
     if (std::optional<KernelPlan> plan = planner.make(by_index)) plans.insert(plans.begin() + 1, *std::move(plan));
   }
-  // For what spills under all of them: the narrowest tile, then with every value computed by itself.
+  // For what spills under all of them, without pairs as well: the narrowest tile, then with every value computed by
+  // itself.
   const auto narrowest = std::min_element(plans.begin(), plans.end(), is_narrower);
   ScheduleName last{Family::gemm, narrowest->schedule.cooperative, narrowest->schedule.tile_columns};
+  if (narrowest != plans.begin())
+    if (std::optional<KernelPlan> plan = planner.make_usual(last, false)) *narrowest = *std::move(plan);
   if (narrowest - plans.begin() >= shortlist) std::rotate(plans.begin() + shortlist, narrowest, narrowest + 1);
   plans.resize(std::min(plans.size(), static_cast<size_t>(shortlist + 1)));
   last.separate = true;
-  if (std::optional<KernelPlan> plan = planner.make_usual(last)) {
+  if (std::optional<KernelPlan> plan = planner.make_usual(last, false)) {
     plan->cost = std::max(plan->cost, plans.back().cost);
     plans.push_back(*std::move(plan));
   }

@@ -292,6 +292,7 @@ TEST_CASE("weights whose rows begin between lines are brought for two row tiles 
                        " in w : bf16[E, K, N]\n out y : bf16[M, N] = gemm(x, w) * 2\n}"));
   CHECK(tried[0] == "pingpong 128x160 pairs");
   CHECK(tried[1] == "pingpong 128x160");  // which takes fewer registers
+  CHECK(tried.back() == "pingpong 128x64");
   CHECK(order(32, 2880, 1440).pairs);
   CHECK(!order(64, 2880, 1440).pairs);                       // 512 rows of each, as far as the planner knows
   CHECK(!order(16, 2880, 2880).pairs);                       // 45 lines
