@@ -46,24 +46,13 @@ inline LoweredText lower_all(const ir::Graph& graph) {
   return result;
 }
 
-// Every tile that a kernel can have, each with the planner's choices.
-inline LoweredText lower_tiles(const std::string& text) {
+// Every tile that a kernel can have, each with the planner's choices: by index, or in pairs.
+inline LoweredText lower_tiles(const std::string& text, bool pairs = false) {
   INFO(text);
   LoweredText result = lower_all(resolve_text(text, {}));
-  std::erase_if(result.lowered.plans, [](const lowering::KernelPlan& plan) {
+  std::erase_if(result.lowered.plans, [&](const lowering::KernelPlan& plan) {
     const lowering::Schedule& s = plan.schedule;
-    return s.stages != s.usual_stages || s.band != lowering::usual_band || s.dynamic || s.pairs;
-  });
-  return result;
-}
-
-// The same, of which two CTAs share the columns.
-inline LoweredText lower_pairs(const std::string& text) {
-  INFO(text);
-  LoweredText result = lower_all(resolve_text(text, {}));
-  std::erase_if(result.lowered.plans, [](const lowering::KernelPlan& plan) {
-    const lowering::Schedule& s = plan.schedule;
-    return s.stages != s.usual_stages || s.band != lowering::usual_band || !s.pairs;
+    return s.stages != s.usual_stages || s.order() != lowering::TileOrder{.pairs = pairs};
   });
   return result;
 }

@@ -272,7 +272,7 @@ void check_widths(const Problem& problem, Counts& seen, bool& known) {
 // is dealt out by whole tiles.
 template <class Form, int parts = 1, bool checked = false, int piece = 0>
 void check_kernel(const std::string& text, const std::vector<int64_t>& counts = {130, 0, 1}) {
-  const LoweredText result = Form::pairs ? lower_pairs(text) : lower_tiles(text);
+  const LoweredText result = lower_tiles(text, Form::pairs);
   INFO(text);
   const lowering::Gemm& gemm = result.plan().gemm;
   REQUIRE(gemm.parts == parts);
